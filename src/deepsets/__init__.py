@@ -1,0 +1,3 @@
+"""Learning on sets: ragged batches, Deep Sets models, and what the paper compares them with."""
+
+from .sets import Sets as Sets

@@ -1,0 +1,61 @@
+"""Arrow list columns to sets and back, without copying where Arrow's layout allows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ._sets import Sets
+
+
+def from_arrow(column: Any) -> Sets:
+    """See `Sets.from_arrow`."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):  # pyarrow gives back a chunked array when there are no chunks
+            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    kind = column.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        raise ValueError(f"wanted an Arrow list column (list<…> or large_list<…>), found {kind}.")
+    if column.null_count:
+        where = column.is_null().index(True).as_py()
+        raise ValueError(f"set {where} is null: an empty list is an empty set, null is not a set.")
+    offsets = torch.from_numpy(np.array(column.offsets, dtype=np.int64))
+    start, stop = int(offsets[0]), int(offsets[-1])
+    return Sets(_elements(column.values[start:stop]), offsets - start)
+
+
+def _elements(values: Any) -> torch.Tensor:
+    """Arrow numbers, or (nested) fixed-size lists of numbers, as a tensor (N, ...)."""
+    import pyarrow as pa
+
+    shape: list[int] = []
+    while pa.types.is_fixed_size_list(values.type):
+        shape.append(values.type.list_size)
+        if values.null_count:
+            raise ValueError(f"element {values.is_null().index(True).as_py()} is null.")
+        values = values.flatten()
+    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+        raise ValueError(
+            f"elements must be numbers or fixed-size lists of numbers, found {values.type}. For tokens: Sets.from_ids."
+        )
+    if values.null_count:
+        where = values.is_null().index(True).as_py()
+        raise ValueError(f"element {where // int(np.prod(shape, initial=1))} holds a null; impute or drop it first.")
+    tensor = torch.from_dlpack(values)  # shares Arrow's memory: a batch is never written to in place
+    return tensor.reshape(-1, *shape) if shape else tensor
+
+
+def to_arrow(sets: Sets) -> Any:
+    """See `Sets.to_arrow`."""
+    import pyarrow as pa
+
+    sets = sets.members().to("cpu")
+    flat = pa.array(sets.values.detach().contiguous().reshape(-1).numpy())
+    for size in reversed(sets.values.shape[1:]):
+        flat = pa.FixedSizeListArray.from_arrays(flat, size)
+    return pa.LargeListArray.from_arrays(pa.array(sets.offsets.numpy()), flat)
