@@ -1,0 +1,107 @@
+"""Poolings by attention: the members are weighed by a learned score, softmax over each set."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..sets import Sets
+from ._pooling import Pooling, named
+from ._reduce import merged_peak, shift
+from ._segment import segment_max, segment_sum
+from ._state import Parts
+
+
+class _SoftmaxPooling(Pooling):
+    """Sums of values weighed by the exponential of scores, kept relative to the largest score: these merge."""
+
+    def scored(self, sets: Sets) -> tuple[Tensor, Tensor]:
+        """The scores (N, H) and the values (N, H, D) of the members."""
+        raise NotImplementedError
+
+    def state(self, sets: Sets) -> Parts:
+        sets = sets.members()
+        scores, values = self.scored(sets)
+        peak = segment_max(scores.detach(), sets)
+        weight = (scores - sets.spread(peak)).exp()
+        if sets.weights is not None:
+            weight = weight * sets.weights.to(weight.dtype)[:, None]
+        # One head after another: the products of all heads at once would be H times the size of the members.
+        heads = [segment_sum(weight[:, h, None] * values[:, h % values.shape[1]], sets) for h in range(weight.shape[1])]
+        return {"peak": peak, "exp": segment_sum(weight, sets), "sum": torch.stack(heads, dim=1)}
+
+    def attended(self, parts: Parts) -> Tensor:
+        """(B, H, D): the weighted means; 0 for an empty set."""
+        some = (parts["exp"] > 0)[..., None]
+        return torch.where(some, parts["sum"] / torch.where(some, parts["exp"][..., None], 1), 0)
+
+    def merge(self, a: Parts, b: Parts) -> Parts:
+        peak = merged_peak(a, b)
+        left, right = shift(a, peak), shift(b, peak)
+        return {
+            "peak": peak,
+            "exp": a["exp"] * left + b["exp"] * right,
+            "sum": a["sum"] * left[..., None] + b["sum"] * right[..., None],
+        }
+
+
+@named("gated", needs_width=True)
+class GatedAttention(_SoftmaxPooling):
+    r"""$\sum_i a_i x_i,\; a = \mathrm{softmax}_i\, w^\top(\tanh(V x_i) \odot \sigma(U x_i))$ (Ilse et al., 2018).
+
+    >>> GatedAttention(8)(Sets.from_list([torch.randn(5, 8), torch.randn(2, 8)])).shape
+    torch.Size([2, 8])
+
+    A member's weight multiplies its share. 0 for an empty set.
+    """
+
+    def __init__(self, features: int, hidden: int = 64) -> None:
+        super().__init__()
+        self.content = nn.Linear(features, hidden)
+        self.gate = nn.Linear(features, hidden)
+        self.score = nn.Linear(hidden, 1, bias=False)
+
+    def scored(self, sets: Sets) -> tuple[Tensor, Tensor]:
+        x = sets.values
+        return self.score(self.content(x).tanh() * self.gate(x).sigmoid()), x[:, None]
+
+    def finish(self, parts: Parts) -> Tensor:
+        return self.attended(parts).flatten(1)
+
+
+@named("seeds", needs_width=True)
+class SeedAttention(_SoftmaxPooling):
+    r"""Multi-head attention from k learned seeds (PMA, Lee et al., 2019):  (N, D) -> (B, k * D).
+
+    >>> SeedAttention(8, seeds=2, heads=4)(Sets.from_list([torch.randn(5, 8), torch.randn(2, 8)])).shape
+    torch.Size([2, 16])
+
+    With $H = S + \mathrm{attend}(S, X)$ the answer is $H + \mathrm{ff}(H)$. The seeds do not depend on the set, so
+    the state merges. An empty set is attended to as 0.
+    """
+
+    def __init__(self, features: int, seeds: int = 1, heads: int = 4) -> None:
+        super().__init__()
+        if features % heads:
+            raise ValueError(f"{features} features cannot be shared by {heads} heads: {features} % {heads} != 0.")
+        self.seeds, self.heads, self.features = seeds, heads, features
+        self.query = nn.Parameter(torch.randn(seeds, features) / features**0.5)
+        self.key_value = nn.Linear(features, 2 * features)
+        self.out = nn.Linear(features, features)
+        self.norm = nn.LayerNorm(features)
+        self.forth = nn.Sequential(nn.Linear(features, 2 * features), nn.GELU(), nn.Linear(2 * features, features))
+
+    def scored(self, sets: Sets) -> tuple[Tensor, Tensor]:
+        each = self.features // self.heads
+        keys, values = self.key_value(sets.values).reshape(sets.total, 2, self.heads, each).unbind(1)
+        query = self.query.reshape(self.seeds, self.heads, each)
+        scores = torch.einsum("nhd,khd->nkh", keys, query.to(keys.dtype)) / each**0.5
+        return scores.flatten(1), values  # scores (N, k * H): head h of every seed reads values h
+
+    def finish(self, parts: Parts) -> Tensor:
+        mixed = self.attended(parts).reshape(-1, self.seeds, self.features)
+        h = self.query + self.out(mixed)
+        return (h + self.forth(self.norm(h))).flatten(1)
+
+    def out_features(self, in_features: int) -> int:
+        return self.seeds * in_features

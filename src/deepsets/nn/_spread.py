@@ -1,0 +1,33 @@
+"""Adding what belongs to a set to each of its members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..sets import Sets
+from ._segment import block_rows, segment_sum
+
+
+def add_spread(values: Tensor, per_set: Tensor, sets: Sets) -> Tensor:
+    """(N, D), (B, D) -> (N, D): `values + sets.spread(per_set)` without storing the spread."""
+    if torch.compiler.is_compiling() or torch.is_autocast_enabled(values.device.type):
+        return values + sets.spread(per_set)
+    return _AddSpread.apply(values, per_set, sets)
+
+
+class _AddSpread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, per_set: Tensor, sets: Sets) -> Tensor:
+        ctx.sets = sets
+        out = torch.empty_like(values)
+        ids = sets.set_ids
+        for block in block_rows(values):
+            torch.add(values[block], per_set.index_select(0, ids[block]), out=out[block])
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        return grad, segment_sum(grad.contiguous(), ctx.sets), None
