@@ -7,6 +7,7 @@ from ._attention_pool import SeedAttention as SeedAttention
 from ._block import Block as Block
 from ._deepset import DeepSet as DeepSet
 from ._equivariant import Equivariant as Equivariant
+from ._leave_out import leave_one_out as leave_one_out
 from ._mlp import mlp as mlp
 from ._norm import SetDropout as SetDropout
 from ._norm import SetNorm as SetNorm

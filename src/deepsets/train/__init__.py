@@ -4,6 +4,7 @@ from ._batches import Batch as Batch
 from ._batches import balanced as balanced
 from ._checkpoint import CheckpointError as CheckpointError
 from ._loop import evaluate as evaluate
+from ._loop import split_rows as split_rows
 from ._loop import train as train
 from ._memory import keep_memory as keep_memory
 from ._run import History as History

@@ -1,0 +1,29 @@
+"""Runs the benchmarks named on the command line (default: all quick ones) and prints a table or JSON."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+
+QUICK = ("pooling", "heavy_tail", "point_clouds", "memory")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", default=QUICK, help=f"of {', '.join(QUICK)}")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    args = parser.parse_args()
+    found = {}
+    for name in args.names:
+        found[name] = importlib.import_module(f"benchmarks.{name}").run()
+        if not args.json:
+            print(f"\n{name}")
+            for row in found[name]:
+                print("  " + "  ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items()))
+    if args.json:
+        print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""A training step of the paper's point-cloud network: 64 clouds of 1000 points, three equivariant layers of 256, max.
+
+Opponent: the layers as published, (x - max x)Γ + β on dense tensors in plain PyTorch. Each way runs in a process of
+its own, so that neither profits from what the other did to the allocator; the processes take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from itertools import pairwise
+from statistics import median
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+CLOUDS, POINTS, WIDTH, CLASSES = 64, 1000, 256, 40
+STEPS = 4
+GEMM = 6 * 2 * CLOUDS * POINTS * WIDTH * WIDTH  # two layers of WIDTH x WIDTH: forward, gradient of input, of weights
+
+
+def published() -> list[float]:
+    """Seconds of training steps with dense tensors and the published form of the layer."""
+
+    class Layer(torch.nn.Module):
+        def __init__(self, before: int, after: int) -> None:
+            super().__init__()
+            self.gamma = torch.nn.Linear(before, after)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.gamma(x - x.max(1, keepdim=True)[0])
+
+    class Network(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            tanh = torch.nn.Tanh
+            self.phi = torch.nn.Sequential(
+                Layer(3, WIDTH), tanh(), Layer(WIDTH, WIDTH), tanh(), Layer(WIDTH, WIDTH), tanh()
+            )
+            self.rho = head()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.rho(self.phi(x).max(1)[0])
+
+    network = Network()
+    optimizer = torch.optim.Adam(network.parameters(), 1e-3, weight_decay=1e-7, eps=1e-3)
+    x, y = torch.randn(CLOUDS, POINTS, 3), torch.randint(CLASSES, (CLOUDS,))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        F.cross_entropy(network(x), y).backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 5)
+        optimizer.step()
+
+    return timed(step)
+
+
+def head() -> torch.nn.Sequential:
+    """The network after the pooling."""
+    nn = torch.nn
+    return nn.Sequential(
+        nn.Dropout(0.5), nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Dropout(0.5), nn.Linear(WIDTH, CLASSES)
+    )
+
+
+def ours() -> list[float]:
+    """Seconds of training steps of `deepsets.train` with the same network from this library."""
+    from deepsets import Sets, nn
+    from deepsets.train import Batch, train
+
+    layers = [nn.Equivariant(a, WIDTH, pool="max", form="factored", activation="tanh") for a in (3, WIDTH, WIDTH)]
+    network = nn.DeepSet(nn.Stack(*layers), head(), pool="max")
+    sets = Sets.from_list(list(torch.randn(CLOUDS, POINTS, 3)))
+    data = Batch(sets, torch.randint(CLASSES, (CLOUDS,)))
+
+    def loss(model: torch.nn.Module, batch: Batch) -> tuple[Tensor, int]:
+        return F.cross_entropy(model(batch.sets), batch.y, reduction="sum"), len(batch.sets)
+
+    history = train(
+        network,
+        loss,
+        data,
+        epochs=STEPS + 2,
+        batch_size=CLOUDS,
+        clip=5,
+        optimizer=lambda ps: torch.optim.Adam(ps, 1e-3, weight_decay=1e-7, eps=1e-3),
+        progress=False,
+    )
+    ends = [row["seconds"] for row in history]
+    return [after - before for before, after in pairwise(ends[1:])]
+
+
+def gemm() -> list[float]:
+    """Seconds of the matrix products of one step, alone, with their memory at hand."""
+    a, b = torch.randn(CLOUDS * POINTS, WIDTH), torch.randn(WIDTH, WIDTH)
+    out, small = torch.empty_like(a), torch.empty_like(b)
+
+    def products() -> None:
+        for _ in range(4):  # forward and gradient of the input, two layers
+            torch.mm(a, b, out=out)
+        for _ in range(2):  # gradient of the weights
+            torch.mm(a.T, a, out=small)
+
+    return timed(products)
+
+
+def timed(step: object) -> list[float]:
+    """Seconds of STEPS calls, after two that warm up."""
+    seconds = []
+    for _ in range(STEPS + 2):
+        start = time.perf_counter()
+        step()  # type: ignore[operator]
+        seconds.append(time.perf_counter() - start)
+    return seconds[2:]
+
+
+def run(rounds: int = 5) -> list[dict[str, object]]:
+    seconds: dict[str, list[float]] = {"ours": [], "published": [], "gemm": []}
+    for _ in range(rounds):
+        for way in seconds:
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.point_clouds", way], check=True, capture_output=True, text=True
+            )
+            seconds[way] += json.loads(done.stdout)
+    middle = {way: median(times) for way, times in seconds.items()}
+    return [
+        {
+            "case": f"training step, {CLOUDS} x {POINTS} x 3, {WIDTH} channels, max",
+            "ours, ms": 1e3 * middle["ours"],
+            "published layers, ms": 1e3 * middle["published"],
+            "ours is faster by": middle["published"] / middle["ours"],
+            "matrix products alone, ms": 1e3 * middle["gemm"],
+            "GFLOP/s of the products": GEMM / middle["gemm"] / 1e9,
+            "share of that rate that ours reaches": middle["gemm"] / middle["ours"],
+        }
+    ]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("way", choices=["ours", "published", "gemm"])
+    torch.manual_seed(0)
+    print(json.dumps(globals()[parser.parse_args().way]()))

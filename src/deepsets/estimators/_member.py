@@ -1,0 +1,310 @@
+"""A label or a number for each member of a set, and which member is the odd one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..nn._segment import segment_max, segment_sum
+from ..sets import Sets
+from ..train import Batch
+from ._base import SetEstimator
+from ._network import MemberNetwork
+from ._read import Read
+from ._set import check_classes, codes, one_per_set, per_member
+
+
+class _PerMember(SetEstimator):
+    _PER_MEMBER = True
+    _STEPS = 400
+    _WARMUP = 0.1
+
+    def __init__(
+        self,
+        *,
+        width: int = 64,
+        depth: int = 2,
+        dropout: float = 0.3,
+        networks: int = 4,
+        noise: float = 0.1,
+        keep: float = 0.3,
+        epochs: int | None = None,
+        batch_size: int = 24,
+        learning_rate: float = 2e-3,
+        weight_decay: float = 0.01,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.15,
+        patience: int = 20,
+        impute: bool = False,
+        warm_start: bool = False,
+        by: str | None = None,
+        columns: list[str] | None = None,
+        folder: str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.width = width
+        self.depth = depth
+        self.dropout = dropout
+        self.networks = networks
+        self.noise = noise
+        self.keep = keep
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.impute = impute
+        self.warm_start = warm_start
+        self.by = by
+        self.columns = columns
+        self.folder = folder
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _make(self, inputs: int, z: int, outputs: int) -> nn.Module:
+        return MemberNetwork(
+            inputs, z, outputs, width=self.width, depth=self.depth, dropout=self.dropout, noise=self.noise
+        )
+
+    def _loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor | float]:
+        """The loss of the labelled members; in training on random parts of the sets, so that no mate is relied on."""
+        assert isinstance(batch.y, Sets)
+        places = _some(batch.sets, self.keep) if model.training and self.keep < 1 else None
+        if places is not None:
+            batch = batch._replace(sets=_at(batch.sets, *places), y=_at(batch.y, *places))
+        answers = model.answers(batch.sets, batch.z)
+        assert isinstance(batch.y, Sets)
+        return self._member_loss(model, answers, batch.y.values, batch)
+
+    def _member_loss(self, model: Any, answers: Tensor, y: Tensor, batch: Batch) -> tuple[Tensor, Tensor | float]:
+        raise NotImplementedError
+
+    def _member_targets(self, y: Any, given: Read) -> np.ndarray:
+        """Targets of members, flat, in the order of the members."""
+        sets = given.sets
+        assert sets is not None
+        if y is None:
+            raise ValueError("y is needed: one target for each member (NaN or None where it is not known).")
+        if isinstance(y, Sets):
+            y = y.members().values.numpy()
+        elif isinstance(y, list | tuple) and len(y) == len(sets) and all(np.ndim(part) > 0 for part in y):
+            for b, (part, n) in enumerate(zip(y, sets.sizes.tolist(), strict=True)):
+                if len(part) != n:
+                    raise ValueError(f"set {b} has {n} members, but y has {len(part)} targets for it.")
+            y = np.concatenate([np.asarray(part, dtype=object) for part in y]) if len(y) else np.zeros(0)
+        y = np.asarray(y)
+        if len(y) != sets.total:
+            raise ValueError(f"there are {sets.total} members, but y has {len(y)} targets.")
+        return y if given.rows is None else y[given.rows]
+
+
+class MemberRegressor(RegressorMixin, _PerMember):
+    """A number (or several) for each member, seen together with its set mates.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.normal(size=(rng.integers(2, 9), 3)) for _ in range(40)]
+    >>> y = [x[:, 0] - x[:, 0].mean() for x in X]
+    >>> [part.shape for part in MemberRegressor(epochs=2, random_state=0).fit(X, y).predict(X[:2])]
+    [(7,), (6,)]
+
+    y: one array a set, or one array over all members (a column of the table); NaN where it is not known: such members
+    are still seen by their set mates. `predict` answers in the form of X: one array a set; for a table one array in
+    the order of its rows. `noise` (in deviations) on the features and random parts of the sets, of at least the
+    share `keep`, make small data go further.
+    """
+
+    def predict(self, X: Any, z: Any = None) -> Any:
+        """One array (members,) or (members, targets) a set; for a table one array over its rows."""
+        given, sets, context = self._ask(X, z)
+        out = self.network_.unscale(self._answers(sets, context).mean(0)).detach().numpy()
+        return per_member(out[:, 0] if self._flat_ else out, given, sets)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² over all labelled members."""
+        given, sets, _ = self._ask(X, None)
+        wanted = self._targets(y, given._replace(sets=sets), first=False).values
+        found = self.predict(X)
+        flat = torch.as_tensor(found[given.rows] if given.rows is not None else np.concatenate(found))
+        known = ~wanted.isnan().any(1)
+        return float(r2_score(wanted[known], flat.reshape(len(flat), -1)[known]))
+
+    def _targets(self, y: Any, given: Read, *, first: bool) -> Sets:
+        values = self._member_targets(y, given)
+        values = np.array([np.nan if v is None else v for v in values], float) if values.dtype == object else values
+        values = values.astype(np.float64)
+        if np.isinf(values).any():
+            raise ValueError(
+                f"the target of member {int(np.isinf(values).reshape(len(values), -1).any(1).argmax())} is infinite."
+            )
+        if first:
+            self._flat_ = values.ndim == 1
+        return given.sets.members().with_values(torch.from_numpy(values.reshape(len(values), -1)).float())  # type: ignore[union-attr]
+
+    def _outputs(self, y: Tensor | Sets) -> int:
+        assert isinstance(y, Sets)
+        known = y.values[~y.values.isnan().any(1)]
+        if len(known) == 0:
+            raise ValueError(f"none of the {y.total} members has a target: at least some must be labelled.")
+        if bool((known == known[0]).all(0).any()):
+            raise ValueError(f"the target is constant ({known[0].tolist()} in all {len(known)} labelled members).")
+        return y.values.shape[1]
+
+    def _learn_targets(self, y: Tensor | Sets) -> None:
+        assert isinstance(y, Sets)
+        self.network_.unscale.learn(y.values[~y.values.isnan().any(1)])
+
+    def _member_loss(self, model: Any, answers: Tensor, y: Tensor, batch: Batch) -> tuple[Tensor, Tensor | float]:
+        known = ~y.isnan().any(1)
+        errors = (answers[:, known] - model.unscale.scaled(y[known])).square().mean((0, 2))
+        return _weighed_members(errors, known, batch)
+
+
+class MemberClassifier(ClassifierMixin, _PerMember):
+    """A class for each member, seen together with its set mates.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.normal(size=(rng.integers(2, 9), 3)) for _ in range(40)]
+    >>> y = [np.where(x[:, 0] > x[:, 0].mean(), "high", "low") for x in X]
+    >>> MemberClassifier(epochs=2, random_state=0).fit(X, y).predict_proba(X[:1])[0].shape
+    (7, 2)
+
+    y: as for `MemberRegressor`; None (or NaN) where a label is not known.
+    """
+
+    def predict_proba(self, X: Any, z: Any = None) -> Any:
+        """One array (members, classes) a set; for a table one array over its rows."""
+        given, sets, context = self._ask(X, z)
+        out = self._answers(sets, context).softmax(-1).mean(0).double().numpy()
+        return per_member(out, given, sets)
+
+    def predict(self, X: Any, z: Any = None) -> Any:
+        """One array of labels a set; for a table one array over its rows."""
+        found = self.predict_proba(X, z)
+        if isinstance(found, list):
+            return [self.classes_[part.argmax(1)] for part in found]
+        return self.classes_[found.argmax(1)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of labelled members whose class is right."""
+        given, sets, _ = self._ask(X, None)
+        wanted = self._targets(y, given._replace(sets=sets), first=False).values[:, 0].numpy()
+        found = self.predict(X)
+        flat = found[given.rows] if given.rows is not None else np.concatenate(found)
+        return float(accuracy_score(self.classes_[wanted[wanted >= 0]], flat[wanted >= 0]))
+
+    def fit(self, X: Any, y: Any, z: Any = None, sample_weight: Any = None) -> Any:
+        if not (self.warm_start and hasattr(self, "network_")) and hasattr(self, "classes_"):
+            del self.classes_
+        return super().fit(X, y, z, sample_weight)
+
+    def _targets(self, y: Any, given: Read, *, first: bool) -> Sets:
+        labels = self._member_targets(y, given)
+        known = np.array([not (v is None or v != v) for v in labels], dtype=bool)  # noqa: PLR0124  # NaN is not itself
+        if first and not hasattr(self, "classes_"):
+            if not known.any():
+                raise ValueError(f"none of the {len(labels)} members has a label: at least some must be labelled.")
+            self.classes_ = np.unique(np.array(labels[known].tolist()))
+        numbers = np.full(len(labels), -1)
+        if known.any():
+            numbers[known] = codes(np.array(labels[known].tolist()), self.classes_)
+        return given.sets.members().with_values(torch.from_numpy(numbers)[:, None])  # type: ignore[union-attr]
+
+    def _outputs(self, y: Tensor | Sets) -> int:
+        assert isinstance(y, Sets)
+        check_classes(self.classes_, y.values[:, 0])
+        return len(self.classes_)
+
+    def _member_loss(self, model: Any, answers: Tensor, y: Tensor, batch: Batch) -> tuple[Tensor, Tensor | float]:
+        known = y[:, 0] >= 0
+        each = [F.cross_entropy(a[known], y[known, 0], reduction="none") for a in answers]
+        return _weighed_members(torch.stack(each).mean(0), known, batch)
+
+
+class OddOneOut(_PerMember):
+    """Which member of a set does not belong: softmax over the members of each set.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.normal(size=(5, 2)) for _ in range(40)]
+    >>> y = [i % 5 for i in range(40)]
+    >>> OddOneOut(epochs=2, random_state=0).fit(X, y).predict(X[:2]).shape
+    (2,)
+
+    y: (sets,) the place of the odd member in its set, counted from 0. Every set needs at least one member.
+    """
+
+    def predict_proba(self, X: Any, z: Any = None) -> list[np.ndarray]:
+        """One array (members,) a set: the probability of being the odd one; they add up to 1."""
+        _, sets, context = self._ask(X, z)
+        logs = torch.stack([_log_softmax(a[:, 0], sets) for a in self._answers(sets, context)])
+        return np.split(logs.exp().mean(0).double().numpy(), sets.offsets[1:-1].tolist())
+
+    def predict(self, X: Any, z: Any = None) -> np.ndarray:
+        """(sets,) the place of the odd member."""
+        return np.array([int(part.argmax()) if len(part) else -1 for part in self.predict_proba(X, z)])
+
+    def score(self, X: Any, y: Any, z: Any = None) -> float:
+        """The share of sets whose odd member is found."""
+        return float(np.mean(self.predict(X, z) == np.asarray(y)))
+
+    def _targets(self, y: Any, given: Read, *, first: bool) -> Sets:
+        places = one_per_set(y, given, "place of the odd member")
+        sets = given.sets
+        assert sets is not None
+        if places.dtype.kind not in "iu":
+            raise ValueError(f"y must hold the place of the odd member of each set, integers; found {places.dtype}.")
+        sizes = sets.sizes.numpy()
+        if ((places < 0) | (places >= sizes)).any():
+            b = int(((places < 0) | (places >= sizes)).argmax())
+            raise ValueError(f"set {b} has {sizes[b]} members, but its odd one would be at place {places[b]}.")
+        marks = torch.zeros(sets.total, 1)
+        marks[sets.offsets[:-1] + torch.from_numpy(places.astype(np.int64))] = 1
+        return sets.members().with_values(marks)
+
+    def _outputs(self, y: Tensor | Sets) -> int:
+        return 1
+
+    def _loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor | float]:
+        assert isinstance(batch.y, Sets)
+        wanted = batch.y.values[:, 0] == 1
+        logs = torch.stack([_log_softmax(a[:, 0], batch.sets) for a in model.answers(batch.sets, batch.z)])
+        errors = -logs[:, wanted].mean(0)
+        if batch.weight is None:
+            return errors.sum(), float(len(errors))
+        return (errors * batch.weight).sum(), batch.weight.sum()
+
+
+def _log_softmax(scores: Tensor, sets: Sets) -> Tensor:
+    """(N,) -> (N,): log of the softmax over the members of each set."""
+    shifted = scores - sets.spread(segment_max(scores.detach()[:, None], sets))[:, 0]
+    return shifted - sets.spread(segment_sum(shifted.exp()[:, None], sets))[:, 0].log()
+
+
+def _some(sets: Sets, keep: float) -> tuple[Tensor, Tensor]:
+    """Random members of each set, a share between `keep` and 1 of them and at least one: places and offsets."""
+    share = keep + (1 - keep) * torch.rand(len(sets))
+    sizes = torch.minimum((sets.sizes * share).ceil().long(), sets.sizes)
+    order = (sets.set_ids + torch.rand(sets.total, dtype=torch.float64)).argsort()
+    rank = torch.arange(sets.total) - sets.spread(sets.offsets[:-1])
+    places = order[rank < sets.spread(sizes)]
+    return places, torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+
+
+def _at(sets: Sets, places: Tensor, offsets: Tensor) -> Sets:
+    sets = sets.members()
+    return Sets._trusted(sets.values[places], offsets, None, None if sets.weights is None else sets.weights[places])
+
+
+def _weighed_members(errors: Tensor, known: Tensor, batch: Batch) -> tuple[Tensor, Tensor | float]:
+    if batch.weight is None:
+        return errors.sum(), float(len(errors))
+    weight = batch.sets.spread(batch.weight)[known]
+    return (errors * weight).sum(), weight.sum()

@@ -1,0 +1,239 @@
+"""A label or a number for each set."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin, RegressorMixin
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..nn import DeepSet, leave_one_out
+from ..sets import Sets
+from ..train import Batch
+from ._base import SetEstimator
+from ._network import set_network
+from ._read import Read
+
+
+class _PerSet(SetEstimator):
+    def __init__(
+        self,
+        *,
+        width: int = 128,
+        dropout: float = 0.5,
+        networks: int = 4,
+        epochs: int | None = None,
+        batch_size: int = 16,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.01,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.15,
+        patience: int = 20,
+        impute: bool = False,
+        warm_start: bool = False,
+        by: str | None = None,
+        columns: list[str] | None = None,
+        folder: str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.width = width
+        self.dropout = dropout
+        self.networks = networks
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.impute = impute
+        self.warm_start = warm_start
+        self.by = by
+        self.columns = columns
+        self.folder = folder
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _make(self, inputs: int, z: int, outputs: int) -> nn.Module:
+        return set_network(inputs, z, outputs, width=self.width, dropout=self.dropout)
+
+    def _final(self, answers: Tensor) -> Tensor:
+        """The answers of the networks, (networks, n, out), to what the user sees, (n, out)."""
+        raise NotImplementedError
+
+    def explain(self, X: Any, z: Any = None) -> Any:
+        """What each member contributes: the answer for its set minus the answer without it.
+
+        Gives (members, outputs) for each set in a list; for a table one array in the order of its rows. A positive
+        number says that the member pushes the answer (for classifiers: the probability of the class) up. The networks
+        see every member once; leaving it out is done in the pooled state.
+        """
+        given, sets, context = self._ask(X, z)
+        with torch.no_grad():
+            members, seen = self.network_.prepare(sets, context)
+            members = members if self.network_.embed is None else members.map(self.network_.embed)
+            networks: list[DeepSet] = list(self.network_.networks)  # type: ignore[arg-type]
+            whole = self._final(torch.stack([net(members, seen) for net in networks]))
+            without = self._final(torch.stack([leave_one_out(net, members, seen) for net in networks]))
+            parts = sets.spread(whole) - without
+        return per_member(parts.numpy(), given, sets)
+
+
+def per_member(values: np.ndarray, given: Read, sets: Sets) -> Any:
+    """Answers for members in the form of X: a list of arrays, or one array in the order of a table's rows."""
+    if given.rows is None:
+        return np.split(values, sets.offsets[1:-1].tolist())
+    out = np.empty_like(values)
+    out[given.rows] = values
+    return out
+
+
+def one_per_set(y: Any, given: Read, what: str) -> np.ndarray:
+    """Targets of sets as an array of B rows; a column of a table must not change within a set."""
+    sets = given.sets
+    assert sets is not None
+    if y is None:
+        raise ValueError("y is needed: one target for each set.")
+    y = np.asarray(y)
+    if given.rows is not None and len(y) == sets.total and len(y) != len(sets):
+        rows, starts = y[given.rows], sets.offsets[:-1].numpy()
+        same = rows == np.repeat(rows[starts], sets.sizes.numpy(), axis=0)
+        if not np.all(same):
+            bad = int(sets.set_ids[int(np.argmin(same if same.ndim == 1 else same.all(1)))])
+            raise ValueError(
+                f"the {what} must be one for each set, but it changes within set {bad} of the table. "
+                "For targets of members use MemberRegressor or MemberClassifier."
+            )
+        y = rows[starts]
+    if len(y) != len(sets):
+        raise ValueError(f"there are {len(sets)} sets, but y has {len(y)} entries.")
+    return y
+
+
+class SetRegressor(RegressorMixin, _PerSet):
+    """A number (or several) for each set.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.normal(size=(rng.integers(2, 9), 3)) for _ in range(60)]
+    >>> y = [x.max() for x in X]
+    >>> SetRegressor(epochs=2, random_state=0).fit(X, y).predict(X[:2]).shape
+    (2,)
+
+    y: (sets,) or (sets, targets). The squared error is taken in units of each target's deviation.
+    """
+
+    def predict(self, X: Any, z: Any = None) -> np.ndarray:
+        """(sets,) or (sets, targets)."""
+        _, sets, context = self._ask(X, z)
+        out = self._final(self._answers(sets, context)).numpy()
+        return out[:, 0] if self._flat_ else out
+
+    def _targets(self, y: Any, given: Read, *, first: bool) -> Tensor:
+        values = one_per_set(y, given, "target").astype(np.float64)
+        if not np.isfinite(values).all():
+            bad = int(np.isfinite(values).reshape(len(values), -1).all(1).argmin())
+            raise ValueError(f"the target of set {bad} is not a finite number: {values[bad]}.")
+        if first:
+            self._flat_ = values.ndim == 1
+        return torch.from_numpy(values.reshape(len(values), -1)).float()
+
+    def _outputs(self, y: Tensor | Sets) -> int:
+        assert isinstance(y, Tensor)
+        constant = (y == y[0]).all(0)
+        if bool(constant.any()):
+            column = int(constant.nonzero()[0])
+            raise ValueError(
+                f"the target is constant ({float(y[0, column])} in all {len(y)} sets): nothing can be learnt."
+            )
+        return y.shape[1]
+
+    def _learn_targets(self, y: Tensor | Sets) -> None:
+        assert isinstance(y, Tensor)
+        self.network_.unscale.learn(y)
+
+    def _loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor | float]:
+        errors = (model.answers(batch.sets, batch.z) - model.unscale.scaled(batch.y)).square().mean((0, 2))
+        return _weighed(errors, batch)
+
+    def _final(self, answers: Tensor) -> Tensor:
+        return self.network_.unscale(answers.mean(0))
+
+
+class SetClassifier(ClassifierMixin, _PerSet):
+    """A class for each set.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.normal(size=(rng.integers(2, 9), 3)) for _ in range(60)]
+    >>> y = ["wide" if np.ptp(x) > 3.5 else "narrow" for x in X]
+    >>> SetClassifier(epochs=2, random_state=0).fit(X, y).predict_proba(X[:2]).shape
+    (2, 2)
+
+    y: (sets,) labels of any kind. `classes_` lists them in the order of the columns of `predict_proba`.
+    """
+
+    def predict_proba(self, X: Any, z: Any = None) -> np.ndarray:
+        """(sets, classes): the mean of the networks' probabilities."""
+        _, sets, context = self._ask(X, z)
+        return self._final(self._answers(sets, context)).double().numpy()
+
+    def predict(self, X: Any, z: Any = None) -> np.ndarray:
+        """(sets,) labels."""
+        return self.classes_[self.predict_proba(X, z).argmax(1)]
+
+    def _targets(self, y: Any, given: Read, *, first: bool) -> Tensor:
+        labels = one_per_set(y, given, "class")
+        if first and not hasattr(self, "classes_"):
+            self.classes_ = np.unique(labels)
+        return torch.from_numpy(codes(labels, self.classes_))
+
+    def fit(self, X: Any, y: Any, z: Any = None, sample_weight: Any = None) -> Any:
+        if not (self.warm_start and hasattr(self, "network_")) and hasattr(self, "classes_"):
+            del self.classes_
+        return super().fit(X, y, z, sample_weight)
+
+    def _outputs(self, y: Tensor | Sets) -> int:
+        check_classes(self.classes_, y if isinstance(y, Tensor) else y.values)
+        return len(self.classes_)
+
+    def _loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor | float]:
+        logits, y = model.answers(batch.sets, batch.z), batch.y
+        assert isinstance(y, Tensor)
+        errors = torch.stack([F.cross_entropy(each, y, reduction="none") for each in logits]).mean(0)
+        return _weighed(errors, batch)
+
+    def _final(self, answers: Tensor) -> Tensor:
+        return answers.softmax(-1).mean(0)
+
+
+def codes(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Labels to their numbers in `classes`."""
+    places = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
+    unknown = classes[places] != labels
+    if unknown.any():
+        raise ValueError(
+            f"the class {labels[unknown][0]!r} is new; known are {', '.join(map(repr, classes.tolist()))}."
+        )
+    return places
+
+
+def check_classes(classes: np.ndarray, numbers: Tensor) -> None:
+    """Two classes at least; one that is seen once is worth a warning."""
+    if len(classes) < 2:
+        raise ValueError(f"a classifier needs at least two classes, found one: {classes.tolist()[0]!r}.")
+    counts = torch.bincount(numbers[numbers >= 0].reshape(-1), minlength=len(classes))
+    once = [classes[i] for i in (counts == 1).nonzero().squeeze(1).tolist()]
+    if once:
+        warnings.warn(
+            f"the class {once[0]!r} is seen once: a single example teaches little.", UserWarning, stacklevel=4
+        )
+
+
+def _weighed(errors: Tensor, batch: Batch) -> tuple[Tensor, Tensor | float]:
+    if batch.weight is None:
+        return errors.sum(), float(len(errors))
+    return (errors * batch.weight).sum(), batch.weight.sum()
