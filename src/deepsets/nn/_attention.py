@@ -19,8 +19,13 @@ def buckets(sets: Sets) -> Iterator[tuple[Tensor, Tensor]]:
     Yields (places, mask): the flat places of the members, (b, m), and which of them are real. Memory follows the
     number of elements, not the largest set; empty sets are left out.
     """
+    if torch.compiler.is_exporting():
+        raise ValueError(
+            "attention among members cannot be exported: it groups the sets by size, and how many groups there are "
+            "depends on the data. Equivariant, Block and the attention poolings can be exported."
+        )
     sizes = sets.sizes
-    classes = (sizes.clamp(min=1) - 1).float().log2().floor().long().clamp(min=0)  # (2^c, 2^(c+1)], and 1..2
+    classes = (sizes - 1).clamp(min=1).float().log2().floor().long()  # (2^c, 2^(c+1)], and 1..2
     for c in classes[sizes > 0].unique().tolist():
         rows = ((classes == c) & (sizes > 0)).nonzero().squeeze(1)
         span = torch.arange(int(sizes[rows].max()), device=sets.device)

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from ..sets import Sets
 from ._pooling import Pooling, named
-from ._reduce import merged_peak, shift
-from ._segment import segment_max, segment_sum
+from ._reduce import below_peak, merged_peak, shift
+from ._segment import segment_sum
 from ._state import Parts
 
 
@@ -22,8 +22,8 @@ class _SoftmaxPooling(Pooling):
     def state(self, sets: Sets) -> Parts:
         sets = sets.members()
         scores, values = self.scored(sets)
-        peak = segment_max(scores.detach(), sets)
-        weight = (scores - sets.spread(peak)).exp()
+        peak, relative = below_peak(scores, sets)
+        weight = relative.exp()
         if sets.weights is not None:
             weight = weight * sets.weights.to(weight.dtype)[:, None]
         # One head after another: the products of all heads at once would be H times the size of the members.
@@ -94,9 +94,11 @@ class SeedAttention(_SoftmaxPooling):
     def scored(self, sets: Sets) -> tuple[Tensor, Tensor]:
         each = self.features // self.heads
         keys, values = self.key_value(sets.values).reshape(sets.total, 2, self.heads, each).unbind(1)
-        query = self.query.reshape(self.seeds, self.heads, each)
-        scores = torch.einsum("nhd,khd->nkh", keys, query.to(keys.dtype)) / each**0.5
-        return scores.flatten(1), values  # scores (N, k * H): head h of every seed reads values h
+        query = self.query.reshape(self.seeds, self.heads, each).to(keys.dtype)
+        # Plain products of matrices, head by head: einsum and bmm close N in an exported program, or crash in
+        # onnxruntime when N is 0.
+        scores = torch.stack([keys[:, h] @ query[:, h].T for h in range(self.heads)], dim=-1)  # (N, k, H)
+        return scores.flatten(1) / each**0.5, values  # head h of every seed reads values h
 
     def finish(self, parts: Parts) -> Tensor:
         mixed = self.attended(parts).reshape(-1, self.seeds, self.features)

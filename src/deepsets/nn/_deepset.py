@@ -11,7 +11,7 @@ from ..sets import Sets
 from ._pooling import PoolSpec, pooling
 from ._reduce import _LinearPooling
 from ._stack import SetLayer
-from ._state import Parts, State
+from ._state import ELEMENTS, Parts, State
 
 Condition = Literal["phi", "rho", "both"]
 
@@ -54,7 +54,8 @@ class DeepSet(nn.Module):
         """Sets with values (N, in), z (B, z) or None -> (B, out)."""
         self._check(sets, z)
         if self._late_map() is not None:
-            pooled, counts = self._finish(self._parts(sets, z))
+            state = State(self.pool, self._parts(sets, z))
+            pooled, counts = state.finish(), state.parts.get(ELEMENTS)
         else:
             members = self._members(sets, z)
             pooled, counts = self.pool(members), members.counts if self.size else None
@@ -67,15 +68,23 @@ class DeepSet(nn.Module):
                 "states need a phi that sees one element at a time; this phi is a set layer, whose view of an element "
                 "changes with its set, so states of parts would not merge to the state of the whole."
             )
-        self._check(sets, z)
+        if z is not None or self.condition != "rho":  # what goes into rho only is asked for when the state is decoded
+            self._check(sets, z)
         return State(self.pool, self._parts(sets, z))
 
     def decode(self, state: State, z: Tensor | None = None) -> Tensor:
         """The answer, (B, out), from states."""
         if self.condition in ("rho", "both") and z is None:
             raise ValueError("this model conditions rho on z: decode needs z.")
-        pooled, counts = self._finish(state.parts)
-        return self._answer(pooled, counts, z)
+        if self.condition is None and z is not None:
+            raise ValueError("this model takes no z (condition=None); z was given.")
+        self._check_rows(z, len(state))
+        if self.size and ELEMENTS not in state.parts:
+            raise ValueError(
+                f"this model looks at the size of a set, so a state needs the part {ELEMENTS!r}; "
+                f"found {', '.join(state.parts)}. Make states with this model's encode."
+            )
+        return self._answer(state.finish(), state.parts.get(ELEMENTS), z)
 
     # ---------------------------------------------------------------------------------------------- the parts
 
@@ -85,8 +94,14 @@ class DeepSet(nn.Module):
             raise ValueError(
                 f"this model takes {wanted} (condition={self.condition!r}); z was {'not ' * (z is None)}given."
             )
-        if z is not None and (z.ndim != 2 or z.shape[0] != len(sets)):
-            raise ValueError(f"z must have one row for each of the {len(sets)} sets; found shape {tuple(z.shape)}.")
+        self._check_rows(z, sets.shape[0])
+
+    @staticmethod
+    def _check_rows(z: Tensor | None, count: int) -> None:
+        if z is not None and (z.ndim != 2 or z.shape[0] != count):
+            raise ValueError(
+                f"z must have one row for each of the {count} sets, shape ({count}, z); found shape {tuple(z.shape)}."
+            )
 
     def _input(self, sets: Sets, z: Tensor | None) -> Sets:
         if z is None or self.condition == "rho":
@@ -118,11 +133,8 @@ class DeepSet(nn.Module):
             if last.bias is not None:
                 parts["sum"] = torch.addcmul(parts["sum"], parts["count"][:, None], last.bias)
         if self.size:
-            parts["elements"] = sets.counts
+            parts[ELEMENTS] = sets.counts
         return parts
-
-    def _finish(self, parts: Parts) -> tuple[Tensor, Tensor | None]:
-        return self.pool.finish(parts), parts.get("elements")
 
     def _answer(self, pooled: Tensor, counts: Tensor | None, z: Tensor | None) -> Tensor:
         extra = []

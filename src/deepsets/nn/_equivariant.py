@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..sets import Sets
 from ._pooling import PoolSpec, pooling
-from ._spread import add_spread
+from ._spread import add_spread_
 from ._stack import SetLayer
 
 Form = Literal["full", "factored", "channel"]
+Activation = Literal["tanh", "relu", "elu"]
+
+_IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh_, "relu": torch.relu_, "elu": F.elu_}
 
 
 class Equivariant(SetLayer):
@@ -29,13 +33,24 @@ class Equivariant(SetLayer):
     - ``factored``: $(x_i − \mathrm{pool}(x)) Γ + β$, one matrix: fewer parameters, the paper's choice for point clouds;
     - ``channel``:  $λ ⊙ x_i + γ ⊙ \mathrm{pool}(x)$, two numbers a channel: Lemma 3 itself when pool is ``sum``.
 
+    `activation`: the nonlinearity around it, $σ(…)$, done in place; None leaves the layer linear.
+
     The pooled term is computed once for each set, (B, in) x (in, out), and added to its members: the cost over a
     plain linear layer is one pass over the input and one over the output.
     """
 
-    def __init__(self, in_features: int, out_features: int, pool: PoolSpec = "max", form: Form = "full") -> None:
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        pool: PoolSpec = "max",
+        form: Form = "full",
+        activation: Activation | None = None,
+    ) -> None:
         super().__init__()
-        self.form = form
+        if activation is not None and activation not in _IN_PLACE:
+            raise ValueError(f"unknown activation {activation!r}; known are {', '.join(_IN_PLACE)}.")
+        self.form, self.activation = form, activation
         self.pool = pooling(pool, in_features)
         pooled = self.pool.out_features(in_features)
         if form == "full":
@@ -64,13 +79,14 @@ class Equivariant(SetLayer):
     def forward(self, sets: Sets) -> Sets:
         pooled = self.pool(sets)
         if self.form == "channel":
-            each, context = sets.values * self.scale, self.context_scale * pooled
+            each, context = sets.map(lambda x: x * self.scale), self.context_scale * pooled
         elif self.form == "full":
-            each, context = self.member(sets.values), -self.context(pooled)
+            each, context = sets.map(self.member), -self.context(pooled)
         else:  # pool(x)Γ on B rows instead of (x − pool(x))Γ: the difference is never stored
-            each, context = self.member(sets.values), -F.linear(pooled, self.member.weight)
-        flat = sets.with_values(each).members()
-        return flat.with_values(add_spread(flat.values, context, flat))
+            each, context = sets.map(self.member), -F.linear(pooled, self.member.weight)
+        flat = each.members()
+        out = add_spread_(flat.values, context, flat)
+        return flat.with_values(out if self.activation is None else _IN_PLACE[self.activation](out))
 
     def extra_repr(self) -> str:
-        return f"form={self.form!r}"
+        return f"form={self.form!r}, activation={self.activation!r}"

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from ..sets import Sets
 from ._segment import segment_sum
-from ._spread import add_spread
 from ._stack import SetLayer
 
 
@@ -58,7 +57,7 @@ class Standardize(SetLayer):
 
     def forward(self, sets: Sets) -> Sets:
         sets = sets.members()
-        centred = add_spread(sets.values, -_over_sets(sets.values, sets), sets)
+        centred = sets.values - sets.spread(_over_sets(sets.values, sets))
         variance = _over_sets(centred.square().mean(1, keepdim=True), sets)
         return sets.with_values(centred * sets.spread((variance + self.eps).rsqrt()))
 
@@ -84,7 +83,7 @@ class SetDropout(SetLayer):
         if not self.training or self.p == 0:
             return sets
         sets = sets.members()
-        keep = torch.full((len(sets), sets.width), 1 - self.p, dtype=sets.dtype, device=sets.device).bernoulli()
+        keep = torch.full((sets.shape[0], sets.width), 1 - self.p, dtype=sets.dtype, device=sets.device).bernoulli()
         return sets.with_values(sets.values * sets.spread(keep / (1 - self.p)))
 
     def extra_repr(self) -> str:

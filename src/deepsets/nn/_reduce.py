@@ -21,10 +21,10 @@ class _LinearPooling(Pooling):
         return {"sum": segment_sum(sets.values, sets, sets.weights), "count": sets.counts}
 
     def merge(self, a: Parts, b: Parts) -> Parts:
-        return {name: a[name] + b[name] for name in a}
+        return {"sum": a["sum"] + b["sum"], "count": a["count"] + b["count"]}
 
     def remove(self, a: Parts, b: Parts) -> Parts:
-        return {name: a[name] - b[name] for name in a}
+        return {"sum": a["sum"] - b["sum"], "count": _left(a["count"], b["count"])}
 
 
 @named("sum")
@@ -83,7 +83,7 @@ class Std(Pooling):
         return {"count": count, "mean": a["mean"] + delta * share, "squares": squares}
 
     def remove(self, a: Parts, b: Parts) -> Parts:
-        count = a["count"] - b["count"]
+        count = _left(a["count"], b["count"])
         some = (count > 0)[:, None]
         share = (b["count"] / _at_least(count))[:, None]
         mean = torch.where(some, a["mean"] + (a["mean"] - b["mean"]) * share, 0)
@@ -102,7 +102,7 @@ class _Extreme(Pooling):
         values, there = sets.values, sets.sizes
         if sets.weights is not None:
             present = sets.weights > 0
-            there = there.new_zeros(len(sets)).index_add(0, sets.set_ids, present.to(there.dtype))
+            there = there.new_zeros(sets.shape[0]).index_add(0, sets.set_ids, present.to(there.dtype))
             values = torch.where(present[:, None], values, -self.sign * torch.inf)
         best = segment_max(values, sets) if self.sign > 0 else segment_min(values, sets)
         if sets.weights is not None:
@@ -139,8 +139,8 @@ class LogSumExp(Pooling):
 
     def state(self, sets: Sets) -> Parts:
         sets = sets.members()
-        peak = segment_max(sets.values.detach(), sets)
-        return {"peak": peak, "exp": segment_sum((sets.values - sets.spread(peak)).exp(), sets, sets.weights)}
+        peak, relative = below_peak(sets.values, sets)
+        return {"peak": peak, "exp": segment_sum(relative.exp(), sets, sets.weights)}
 
     def finish(self, parts: Parts) -> Tensor:
         some = parts["exp"] > 0
@@ -149,6 +149,16 @@ class LogSumExp(Pooling):
     def merge(self, a: Parts, b: Parts) -> Parts:
         peak = merged_peak(a, b)
         return {"peak": peak, "exp": a["exp"] * shift(a, peak) + b["exp"] * shift(b, peak)}
+
+
+def below_peak(values: Tensor, sets: Sets) -> tuple[Tensor, Tensor]:
+    """The largest value of each set, (B, D), and all values relative to it, (N, D): their exponentials are at most 1.
+
+    A member of weight 0 is not there, so it must not set the peak: the others could vanish beside it.
+    """
+    peak = Max().state(sets.with_values(values.detach()))["best"]
+    relative = values - sets.spread(peak)
+    return peak, relative if sets.weights is None else relative.clamp(max=0)
 
 
 def merged_peak(a: Parts, b: Parts) -> Tensor:
@@ -161,6 +171,12 @@ def merged_peak(a: Parts, b: Parts) -> Tensor:
 def shift(parts: Parts, peak: Tensor) -> Tensor:
     """What a sum of exponentials is multiplied with when its reference changes."""
     return torch.where(parts["exp"] == 0, 0, (parts["peak"] - peak).clamp(max=0).exp())
+
+
+def _left(count: Tensor, taken: Tensor) -> Tensor:
+    """What is left of a sum of weights; a rest as small as its rounding error is nothing."""
+    left = count - taken
+    return torch.where(left > 32 * torch.finfo(left.dtype).eps * count, left, 0)
 
 
 def _at_least(count: Tensor) -> Tensor:

@@ -25,20 +25,28 @@ _BLOCK_BYTES = 1 << 20  # temporaries of this size stay in cache and never reach
 
 
 def segment_sum(values: Tensor, sets: Sets, weights: Tensor | None = None) -> Tensor:
-    """(U or N, ...) -> (B, ...): the (weighted) sum over the members of each set; 0 for an empty set."""
-    if not values.is_floating_point():
-        raise ValueError(f"poolings add floating-point features, found {values.dtype}: embed ids first.")
+    """(U or N, D) -> (B, D): the (weighted) sum over the members of each set; 0 for an empty set."""
+    check_rows(values)
     if torch.compiler.is_compiling():
         rows = values if sets.index is None else values.index_select(0, sets.index)
         if weights is not None:
-            rows = rows * weights.to(rows.dtype).reshape(-1, *[1] * (rows.ndim - 1))
-        return rows.new_zeros(len(sets), *rows.shape[1:]).index_add(0, sets.set_ids, rows)
+            rows = rows * weights.to(rows.dtype)[:, None]
+        return rows.new_zeros(sets.shape[0], rows.shape[1]).index_add(0, sets.set_ids, rows)
     if weights is not None and (weights.requires_grad or values.dtype != weights.dtype):
         rows = values if sets.index is None else values.index_select(0, sets.index)
-        rows = rows * weights.to(rows.dtype).reshape(-1, *[1] * (rows.ndim - 1))
-        return _Sum.apply(rows.flatten(1), _flat(sets), None).reshape(len(sets), *values.shape[1:])
-    flat = values.reshape(values.shape[0], -1)
-    return _Sum.apply(flat, sets, weights).reshape(len(sets), *values.shape[1:])
+        return _Sum.apply(rows * weights.to(rows.dtype)[:, None], _flat(sets), None)
+    return _Sum.apply(values, sets, weights)
+
+
+def check_rows(values: Tensor) -> None:
+    """Poolings read rows of floating-point features."""
+    if not values.is_floating_point():
+        raise ValueError(f"poolings take floating-point features, found {values.dtype}: embed ids first.")
+    if values.ndim != 2:
+        raise ValueError(
+            f"poolings take members with one axis of features, values (N, D); found values of shape "
+            f"{tuple(values.shape)}. Reshape them first, for example sets.map(lambda x: x.reshape(len(x), -1))."
+        )
 
 
 def segment_max(values: Tensor, sets: Sets) -> Tensor:
@@ -56,15 +64,15 @@ def segment_min(values: Tensor, sets: Sets) -> Tensor:
 
 
 def _extremum(values: Tensor, sets: Sets, reduce: str) -> Tensor:
+    check_rows(values)
     if torch.compiler.is_compiling():
-        return _scatter(values, sets.set_ids, len(sets), reduce)
+        return _scatter(values, sets.set_ids, sets.shape[0], reduce)
     return _Extremum.apply(values, sets, reduce)
 
 
 def _scatter(values: Tensor, ids: Tensor, count: int, reduce: str) -> Tensor:
-    start = values.new_zeros(count, *values.shape[1:])
-    ids = ids.reshape(-1, *[1] * (values.ndim - 1)).expand_as(values)
-    return start.scatter_reduce(0, ids, values, reduce, include_self=False)
+    start = values.new_zeros(count, values.shape[1])
+    return start.scatter_reduce(0, ids[:, None].expand_as(values), values, reduce, include_self=False)
 
 
 def _flat(sets: Sets) -> Sets:
@@ -106,7 +114,7 @@ class _Sum(torch.autograd.Function):
 class _Extremum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, sets: Sets, reduce: str) -> Tensor:
-        best = _scatter(values, sets.set_ids, len(sets), reduce)
+        best = _scatter(values, sets.set_ids, sets.shape[0], reduce)
         ctx.save_for_backward(values, best)
         ctx.sets = sets
         return best
@@ -126,15 +134,17 @@ def _winners_share(values: Tensor, best: Tensor, grad: Tensor, sets: Sets) -> Te
     """The gradient of an extremum, (N, D), block by block so that all temporaries stay in cache."""
     ids = sets.set_ids
     out = torch.empty_like(values)
-    winners = 0
+    winners = 0.0
     for block in block_rows(values):
-        wins = values[block] == best.index_select(0, ids[block])
-        winners += int(wins.count_nonzero())
-        torch.mul(grad.index_select(0, ids[block]), wins, out=out[block])
+        # Comparing into floats is four times as fast as into booleans that are multiplied afterwards.
+        wins = torch.eq(values[block], best.index_select(0, ids[block]), out=out[block])
+        winners += float(wins.sum(dtype=torch.float32))
+        wins.mul_(grad.index_select(0, ids[block]))
     if winners > int((sets.sizes > 0).count_nonzero()) * values[:1].numel():  # some members tie: count and share
         ties = torch.zeros_like(best)
         for block in block_rows(values):
-            ties.index_add_(0, ids[block], (values[block] == best.index_select(0, ids[block])).to(ties.dtype))
+            wins = (values[block] == best.index_select(0, ids[block])).to(ties.dtype)
+            ties.index_add_(0, ids[block], wins)
         ties.clamp_(min=1)
         for block in block_rows(values):
             out[block].div_(ties.index_select(0, ids[block]))

@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from ..sets import Sets
 from ._pooling import Pooling, named
-from ._segment import segment_sum
+from ._segment import check_rows, segment_sum
 
 
 def sort_members(sets: Sets) -> Tensor:
     """(N, D) -> (N, D): every channel sorted, upwards, within each set; the sets stay where they are."""
+    check_rows(sets.values)
     by_value = sets.values.argsort(dim=0, stable=True)
     by_set = sets.set_ids[by_value].argsort(dim=0, stable=True)  # stable: within a set the values stay sorted
     return sets.values.gather(0, by_value.gather(0, by_set))

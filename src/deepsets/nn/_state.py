@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 Parts = dict[str, Tensor]
 
+ELEMENTS = "elements"  # the part in which a model that looks at the size of a set keeps it
+
 
 class State:
     """What a pooling knows of B sets: a few tensors whose first axis is the set.
@@ -44,22 +46,32 @@ class State:
 
     def __add__(self, other: State) -> State:
         self._check(other, "merged")
-        return State(self.pooling, self.pooling.merge(self.parts, other.parts))
+        return self._with(self.pooling.merge(self._pooled(), other._pooled()), other, 1)
 
     def __sub__(self, other: State) -> State:
         self._check(other, "taken away")
-        return State(self.pooling, self.pooling.remove(self.parts, other.parts))
+        return self._with(self.pooling.remove(self._pooled(), other._pooled()), other, -1)
+
+    def _pooled(self) -> Parts:
+        """What the pooling itself knows, without the number of elements that a model may keep beside it."""
+        return {name: part for name, part in self.parts.items() if name != ELEMENTS}
+
+    def _with(self, pooled: Parts, other: State, sign: int) -> State:
+        if ELEMENTS in self.parts:
+            pooled = {**pooled, ELEMENTS: self.parts[ELEMENTS] + sign * other.parts[ELEMENTS]}
+        return State(self.pooling, pooled)
+
+    def finish(self) -> Tensor:
+        """The pooled vectors, (B, out)."""
+        return self.pooling.finish(self._pooled())
 
     def _check(self, other: State, what: str) -> None:
         if not isinstance(other, State):
             raise TypeError(f"only a State can be {what}, found {type(other).__name__}: encode the sets first.")
-        for name, part in self.parts.items():
-            found = other.parts.get(name)
-            if found is None or found.shape != part.shape:
-                shape = "missing" if found is None else f"of shape {tuple(found.shape)}"
-                raise ValueError(
-                    f"the states do not fit: {name!r} has shape {tuple(part.shape)} here and is {shape} there."
-                )
+        for name in {**self.parts, **other.parts}:
+            here, there = (tuple(p[name].shape) if name in p else "missing" for p in (self.parts, other.parts))
+            if here != there:
+                raise ValueError(f"the states do not fit: the shape of {name!r} is {here} here and {there} there.")
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{name} {tuple(part.shape)}" for name, part in self.parts.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -18,6 +18,8 @@ def from_arrow(column: Any) -> Sets:
         column = column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):  # pyarrow gives back a chunked array when there are no chunks
             column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    if not isinstance(column, pa.Array):
+        raise ValueError(f"wanted an Arrow array or chunked array, found {type(column).__name__}.")
     kind = column.type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
         raise ValueError(f"wanted an Arrow list column (list<…> or large_list<…>), found {kind}.")
@@ -26,10 +28,10 @@ def from_arrow(column: Any) -> Sets:
         raise ValueError(f"set {where} is null: an empty list is an empty set, null is not a set.")
     offsets = torch.from_numpy(np.array(column.offsets, dtype=np.int64))
     start, stop = int(offsets[0]), int(offsets[-1])
-    return Sets(_elements(column.values[start:stop]), offsets - start)
+    return Sets(_elements(column.values[start:stop], offsets - start), offsets - start)
 
 
-def _elements(values: Any) -> torch.Tensor:
+def _elements(values: Any, offsets: torch.Tensor) -> torch.Tensor:
     """Arrow numbers, or (nested) fixed-size lists of numbers, as a tensor (N, ...)."""
     import pyarrow as pa
 
@@ -37,17 +39,22 @@ def _elements(values: Any) -> torch.Tensor:
     while pa.types.is_fixed_size_list(values.type):
         shape.append(values.type.list_size)
         if values.null_count:
-            raise ValueError(f"element {values.is_null().index(True).as_py()} is null.")
+            _refuse_null(values, shape[:-1], offsets)
         values = values.flatten()
     if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         raise ValueError(
             f"elements must be numbers or fixed-size lists of numbers, found {values.type}. For tokens: Sets.from_ids."
         )
     if values.null_count:
-        where = values.is_null().index(True).as_py()
-        raise ValueError(f"element {where // int(np.prod(shape, initial=1))} holds a null; impute or drop it first.")
+        _refuse_null(values, shape, offsets)
     tensor = torch.from_dlpack(values)  # shares Arrow's memory: a batch is never written to in place
     return tensor.reshape(-1, *shape) if shape else tensor
+
+
+def _refuse_null(values: Any, shape: list[int], offsets: torch.Tensor) -> NoReturn:
+    row = values.is_null().index(True).as_py() // int(np.prod(shape, initial=1))
+    b = int(torch.searchsorted(offsets, row, right=True)) - 1
+    raise ValueError(f"set {b}, element {row - int(offsets[b])} holds a null; impute or drop it first.")
 
 
 def to_arrow(sets: Sets) -> Any:

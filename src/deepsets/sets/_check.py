@@ -38,6 +38,7 @@ def check_offsets(offsets: Tensor, total: int) -> None:
         raise ValueError(
             f"offsets must be a vector of B + 1 integers, found shape {tuple(offsets.shape)} of {offsets.dtype}."
         )
+    offsets = offsets.long()  # differences of unsigned numbers do not fall below 0
     if int(offsets[0]) != 0:
         raise ValueError(f"offsets must begin with 0, found {int(offsets[0])}.")
     falls = (offsets.diff() < 0).nonzero()

@@ -19,11 +19,13 @@ def as_tensor(array: Any, where: str) -> Tensor:
         return array
     try:
         if isinstance(array, np.ndarray):
-            if not array.flags.writeable or not array.dtype.isnative:
-                array = array.astype(array.dtype.newbyteorder("="))
+            if not array.flags.writeable or not array.dtype.isnative or min(array.strides, default=0) < 0:
+                array = array.astype(array.dtype.newbyteorder("="), order="C")
             return torch.from_numpy(array)
+        if isinstance(array, list | tuple) and any(isinstance(row, np.ndarray) for row in array):
+            return torch.from_numpy(np.stack(array))
         return torch.as_tensor(array)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         raise ValueError(
             f"{where} cannot be read as an array of numbers (found {_describe(array)}): {error}. "
             "For tokens use Sets.from_ids, or an estimator, which learns the vocabulary."
@@ -36,6 +38,13 @@ def _describe(array: Any) -> str:
 
 def from_list(arrays: Iterable[Any], weights: Iterable[Any] | None) -> Sets:
     """See `Sets.from_list`."""
+    values, offsets = flat_list(arrays)
+    flat = None if weights is None else _flat_weights(list(weights), offsets.diff().cpu(), values)
+    return Sets(values, offsets, weights=flat)
+
+
+def flat_list(arrays: Iterable[Any]) -> tuple[Tensor, Tensor]:
+    """One array a set, to all elements (N, ...) and offsets (B + 1,)."""
     tensors = [as_tensor(a, f"set {b}") for b, a in enumerate(arrays)]
     if not tensors:
         raise ValueError("found no sets: a list of at least one array is wanted, to know the shape of an element.")
@@ -63,9 +72,7 @@ def from_list(arrays: Iterable[Any], weights: Iterable[Any] | None) -> Sets:
             )
         elif tensor.device != model.device:
             raise ValueError(f"set {b} lies on {tensor.device}, but set {first} on {model.device}.")
-    sizes = torch.tensor([len(t) for t in tensors])
-    flat = None if weights is None else _flat_weights(list(weights), sizes, model)
-    return Sets(torch.cat(tensors), _offsets(sizes, model.device), weights=flat)
+    return torch.cat(tensors), _offsets(torch.tensor([len(t) for t in tensors]), model.device)
 
 
 def _shape(tensor: Tensor, *, short: bool = False) -> str:

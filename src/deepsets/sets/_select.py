@@ -26,7 +26,9 @@ def rows(sets: Sets, key: Any) -> Tensor:
     count = len(sets)
     if isinstance(key, slice):
         return torch.arange(*key.indices(count), device=sets.device)
-    key = torch.as_tensor(np.asarray(key) if not isinstance(key, Tensor) else key, device=sets.device)
+    if not isinstance(key, Tensor):
+        key = torch.from_numpy(np.array(key))  # a copy: torch takes neither reversed nor read-only arrays
+    key = key.to(sets.device)
     if key.dtype == torch.bool:
         if key.shape != (count,):
             raise IndexError(f"the mask has shape {tuple(key.shape)}, but the batch has {count} sets.")

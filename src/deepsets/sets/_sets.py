@@ -45,6 +45,8 @@ class Sets:
     ) -> None:
         check_parts(values, offsets, index, weights)
         self.values, self.offsets, self.index, self.weights = values, offsets.long(), index, weights
+        if index is not None:
+            self.index = index.long()
         self._set_ids: Tensor | None = None
 
     @classmethod
@@ -137,12 +139,18 @@ class Sets:
         """(B,) the sum of the weights of each set; without weights, the sizes. In the dtype of the values."""
         if self.weights is None:
             return self.sizes.to(self.values.dtype if self.values.is_floating_point() else torch.get_default_dtype())
-        return self.weights.new_zeros(len(self)).index_add(0, self.set_ids, self.weights)
+        # Added in float32 at least: a sum of ones in bfloat16 stops at 256.
+        weights = self.weights.to(torch.promote_types(self.weights.dtype, torch.float32))
+        counts = weights.new_zeros(self.shape[0]).index_add(0, self.set_ids, weights)
+        return counts.to(self.values.dtype if self.values.is_floating_point() else self.weights.dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(B, ...): sets, then the shape of an element. Lets scikit-learn's splitters index without a copy to list."""
-        return (len(self), *self.values.shape[1:])
+        """(B, ...): sets, then the shape of an element. Lets scikit-learn's splitters index without a copy to list.
+
+        In an exported program `shape[0]` stays open, while `len` is the number of the example: layers use this one.
+        """
+        return (self.offsets.shape[0] - 1, *self.values.shape[1:])
 
     @property
     def width(self) -> int:
@@ -152,15 +160,18 @@ class Sets:
     @property
     def set_ids(self) -> Tensor:
         """(N,) for each element the number of its set. Computed once."""
-        if torch.compiler.is_exporting():  # repeat_interleave has no ONNX form; a running count of set ends has
-            marks = torch.zeros(self.total + 1, dtype=torch.long, device=self.device)
-            ends = self.offsets[1:-1]
-            return marks.index_add(0, ends, torch.ones_like(ends)).cumsum(0)[: self.total]
-        if torch.compiler.is_compiling():
-            return torch.repeat_interleave(self.sizes, output_size=self.total)
+        if torch.compiler.is_dynamo_compiling():  # what a batch keeps would become an output of the compiled graph
+            return self._count_set_ids()
         if self._set_ids is None:
-            self._set_ids = torch.repeat_interleave(self.sizes, output_size=self.total)
+            self._set_ids = self._count_set_ids()
         return self._set_ids
+
+    def _count_set_ids(self) -> Tensor:
+        if torch.compiler.is_exporting():  # repeat_interleave has no ONNX form; a running count of set ends has
+            ends = self.offsets[1:]
+            marks = torch.zeros(self.total + 1, dtype=torch.long, device=self.device)
+            return marks.index_add(0, ends, torch.ones_like(ends)).cumsum(0)[: self.total]
+        return torch.repeat_interleave(self.sizes, output_size=self.total)
 
     # -------------------------------------------------------------------------------------- per set, per member
 
@@ -184,6 +195,12 @@ class Sets:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Sets:
         """Applies a function of rows, (N, ...) -> (N, ...), to all elements at once; with `index`: once an element."""
+        if self.index is not None and not torch.compiler.is_compiling() and self.values.shape[0] > self.total:
+            # A few sets of a batch with a large store of elements: what none of them holds is left out.
+            used, index = self.index.unique(return_inverse=True)
+            new = Sets._trusted(function(self.values.index_select(0, used)), self.offsets, index, self.weights)
+            new._set_ids = self._set_ids
+            return new
         return self.with_values(function(self.values))
 
     # --------------------------------------------------------------------------------------------- selection
@@ -298,3 +315,5 @@ torch.utils._pytree.register_pytree_node(
     serialized_type_name="deepsets.Sets",
     flatten_with_keys_fn=_flatten_with_keys,
 )
+# Four tensors and no code: saved batches, and programs that hold one as their example, load with weights_only=True.
+torch.serialization.add_safe_globals([Sets])

@@ -1,0 +1,156 @@
+"""The five worked examples that end appendix A, as pairs of phi and rho, and the fifth put right."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+Map = Callable[[Tensor], Tensor]
+
+
+class Example(NamedTuple):
+    r"""A function of a set, `exact`, and the phi and rho that compute it:  $f(X) = ρ(\sum_{x ∈ X} φ(x))$.
+
+    >>> mean(torch.tensor([1.0, 2.0, 6.0]))
+    tensor(3.)
+
+    Shapes: phi (…) → (…, K), rho (…, K) → (…), exact (…, M) → (…), and the example itself (…, M) → (…).
+    """
+
+    name: str
+    phi: Map
+    rho: Map
+    exact: Map
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """ρ of the sum of φ over the elements of each set: (…, M) → (…)."""
+        return self.rho(self.phi(x).sum(-2))
+
+
+def _cubes(x: Tensor) -> Tensor:
+    return torch.stack([x, x**2, x**3], -1)
+
+
+def _rho_pair(z: Tensor) -> Tensor:
+    u, v, w = z.unbind(-1)
+    return u * v - w + 3 * (u**2 - v) / 2
+
+
+def _rho_triple(z: Tensor) -> Tensor:
+    u, v, w = z.unbind(-1)
+    return (u**3 + 2 * w - 3 * u * v) / 6 + u
+
+
+def _rho_mean(z: Tensor) -> Tensor:
+    u, v = z.unbind(-1)
+    return v / u.clamp(min=1)  # u counts the elements; the mean of none is 0, as everywhere in this library
+
+
+pair_product = Example("x1 x2 (x1 + x2 + 3), for sets of 2", _cubes, _rho_pair, lambda x: x.prod(-1) * (x.sum(-1) + 3))
+triple_product = Example(
+    "x1 x2 x3 + x1 + x2 + x3, for sets of 3", _cubes, _rho_triple, lambda x: x.prod(-1) + x.sum(-1)
+)
+mean = Example(
+    "mean", lambda x: torch.stack([torch.ones_like(x), x], -1), _rho_mean, lambda x: x.sum(-1) / max(x.shape[-1], 1)
+)
+
+
+def _second(x: Tensor) -> Tensor:
+    return x.sort(-1).values[..., -2]
+
+
+def _exp(alpha: float, x: Tensor, power: int = 1) -> Tensor:
+    """e^(αx), for x whose e^(power·αx) stays well inside the format: a tenth of the exponents is left for the sums."""
+    limit = 0.9 * math.log(torch.finfo(x.dtype).max) / power
+    size = alpha * x
+    if not bool((size.abs() <= limit).all()):  # also refuses nan
+        worst = x.flatten()[size.abs().nan_to_num(nan=math.inf).argmax()].item()
+        raise ValueError(
+            f"found the element {worst:g}: alpha = {alpha:g} times an element must stay within ±{limit:.4g} in "
+            f"{x.dtype}, so that sums of exponentials neither overflow nor vanish. Take a smaller alpha, or scale x."
+        )
+    return size.exp()
+
+
+def largest(alpha: float) -> Example:
+    r"""The largest element, nearly:  $φ(x) = [e^{αx}, x e^{αx}]$, $ρ([u, v]) = v/u$.
+
+    >>> largest(alpha=100)(torch.tensor([0.2, 0.9, 0.5], dtype=torch.float64))
+    tensor(0.9000, dtype=torch.float64)
+
+    The answer is a mean of the elements, weighted towards the largest: never above it, and below it by no more than
+    $\log(M)/α$ for a set of M. That allows for the worst gaps, near 1/α; wider gaps shrink the error exponentially. For
+    10 uniform numbers and α = 100 the median error is 8e-5, the worst of 10,000 sets 7e-3, the bound 2e-2.
+
+    phi refuses elements with |αx| > 638.8 (79.85 in float32): their $e^{αx}$ comes near the end of the format.
+    The empty set has no largest element: nan.
+    """
+
+    def phi(x: Tensor) -> Tensor:
+        weight = _exp(alpha, x)
+        return torch.stack([weight, x * weight], -1)
+
+    def rho(z: Tensor) -> Tensor:
+        u, v = z.unbind(-1)
+        return v / u
+
+    return Example("largest", phi, rho, lambda x: x.amax(-1))
+
+
+def second_largest_as_printed(alpha: float) -> Example:
+    r"""The paper's fifth example as it is printed. It gives the largest element, not the second largest.
+
+    >>> second_largest_as_printed(alpha=20)(torch.tensor([0.1, 0.6, 0.9], dtype=torch.float64))
+    tensor(0.8993, dtype=torch.float64)
+
+    The paper prints $φ(x) = [e^{αx}, x e^{αx}]$ and $ρ([u, v]) = (v - m e^{αm}) / (u - e^{αm})$ with $m = v/u$, the
+    estimate of the largest. The idea is to take the largest out of both sums and divide again. But $v = mu$, so
+    $v - m e^{αm} = m (u - e^{αm})$, and the fraction is m for every α: the fourth example once more.
+
+    Kept to show this. Where $e^{αm}$ rounds to u (sets of one element; α times the gap over 36) it is 0/0 or noise.
+    For the second largest take `second_largest`.
+    """
+
+    def rho(z: Tensor) -> Tensor:
+        u, v = z.unbind(-1)
+        m = v / u
+        return (v - m * (alpha * m).exp()) / (u - (alpha * m).exp())
+
+    return Example("second largest, as printed", largest(alpha).phi, rho, _second)
+
+
+def second_largest(alpha: float) -> Example:
+    r"""The second largest element, nearly:  $φ(x) = [e^{αx}, e^{2αx}]$, $ρ([u, s]) = \log((u^2 - s) / 2u) / α$.
+
+    >>> second_largest(alpha=30)(torch.tensor([0.1, 0.6, 0.9], dtype=torch.float64))
+    tensor(0.6000, dtype=torch.float64)
+
+    $(u^2 - s)/2$ is the sum of $e^{αx}e^{αy}$ over all pairs, where the two largest win; u is the sum over all
+    elements, where the largest wins; their ratio tends to $e^{α·second}$. An element that occurs twice counts twice:
+    the second largest of {3, 3, 1} is 3. The answer lies between $second - \log(2)/α$ and $second + \log(M-1)/α$; for
+    10 uniform numbers and α = 30 the median error is 7e-3, the worst of 10,000 sets 4e-2.
+
+    α cannot be as large as one likes: beside the largest, the second has the weight $e^{-α·gap}$, and $u^2 - s$ loses
+    it to rounding where α·gap is over 32 (12 in float32). There rho raises a ValueError, as it does for sets of fewer
+    than two elements. On [0, 1] α = 30 is safe for all sets in float64. phi refuses |αx| > 319.4 (39.93 in float32).
+    """
+
+    def phi(x: Tensor) -> Tensor:
+        weight = _exp(alpha, x, power=2)
+        return torch.stack([weight, weight * weight], -1)
+
+    def rho(z: Tensor) -> Tensor:
+        u, s = z.unbind(-1)
+        pairs = (u * u - s) / 2
+        lost = pairs <= 50 * torch.finfo(z.dtype).eps * u * u
+        if lost.any():
+            raise ValueError(
+                f"{int(lost.sum())} of {lost.numel()} sets show no second element: they have fewer than 2 elements, or "
+                f"the gap below their largest, times alpha = {alpha:g}, is more than {z.dtype} can resolve "
+                f"(32 in float64, 12 in float32). Take a smaller alpha."
+            )
+        return (pairs / u).log() / alpha
+
+    return Example("second largest", phi, rho, _second)
