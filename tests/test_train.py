@@ -371,6 +371,16 @@ def test_ctrl_c_ends_the_step_and_leaves_a_checkpoint_to_go_on_from(tmp_path):
     assert_same(again, whole)
 
 
+def test_ctrl_c_in_the_last_validation_is_not_lost():
+    def interrupted(model, batch):
+        if not model.training:
+            signal.raise_signal(signal.SIGINT)
+        return loss(model, batch)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(model(), interrupted, data(), epochs=1, validation=data(8))
+
+
 @pytest.fixture(scope="module")
 def restarts(tmp_path_factory):
     """What restarts.py found."""

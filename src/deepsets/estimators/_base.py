@@ -24,23 +24,21 @@ class SetEstimator(BaseEstimator):
 
     Parameters (all estimators)
     ---------------------------
-    width, dropout: of the network. networks: how many are trained, from other starts; their answers are averaged.
+    width, depth, dropout: of the network. networks: how many are trained, from other starts, and averaged.
     epochs: passes over the sets; by default as many as give about `_STEPS` steps, at least `_EPOCHS`.
     batch_size, learning_rate, weight_decay: of AdamW with warm-up and cosine.
     early_stopping: hold out `validation_fraction` of the sets, keep the best weights, stop after `patience` epochs.
     impute: replace missing features (NaN) by the training mean; otherwise they are an error.
     warm_start: `fit` goes on from the weights that are there.
     by: the column that names the set, when X is a table. columns: its features (default: all others).
-    folder: where checkpoints and the log go; an interrupted fit with the same data and settings is taken up there.
+    folder: where checkpoints and the log go; an interrupted fit with the same data and settings is taken up there
+        (a fresh fit; partial_fit and warm starts keep none).
     random_state: the seed. verbose: a progress bar.
     """
 
     _STEPS = 500
     _EPOCHS = 30
     _WARMUP = 0.3
-
-    def _more_tags(self) -> dict[str, Any]:
-        return {"X_types": ["sets"]}
 
     # ----------------------------------------------------------------------------------------- for subclasses
 
@@ -76,7 +74,9 @@ class SetEstimator(BaseEstimator):
         batch = self._batch(X, y, z, sample_weight, first=fresh)
         if fresh:
             self._build(batch)
-        self._train(batch, epochs=self._epochs(len(batch.sets)), schedule="cosine")
+        self._train(
+            batch, epochs=self._epochs(len(batch.sets)), schedule="cosine", folder=self.folder if fresh else None
+        )
         return self
 
     def partial_fit(self, X: Any, y: Any, z: Any = None, sample_weight: Any = None, classes: Any = None) -> Self:
@@ -90,7 +90,7 @@ class SetEstimator(BaseEstimator):
         batch = self._batch(X, y, z, sample_weight, first=first)
         if first:
             self._build(batch)
-        self._train(batch, epochs=1, schedule="constant")
+        self._train(batch, epochs=1, schedule="constant", folder=None)
         return self
 
     def _epochs(self, sets: int) -> int:
@@ -100,6 +100,7 @@ class SetEstimator(BaseEstimator):
         return max(self._EPOCHS, -(-self._STEPS // steps))
 
     def _build(self, batch: Batch) -> None:
+        self.n_sets_, self.n_members_ = len(batch.sets), batch.sets.total
         self.n_features_in_ = batch.sets.width
         self.n_context_ = 0 if batch.z is None else batch.z.shape[1]
         self.n_outputs_ = self._outputs(batch.y)  # type: ignore[arg-type]
@@ -125,7 +126,7 @@ class SetEstimator(BaseEstimator):
             missing=bool(self.impute),
         )
 
-    def _train(self, batch: Batch, *, epochs: int, schedule: Any) -> None:
+    def _train(self, batch: Batch, *, epochs: int, schedule: Any, folder: str | None) -> None:
         with torch.no_grad():
             members, context = self.network_.prepare(batch.sets, batch.z)
         batch = batch._replace(sets=members, z=context)
@@ -152,7 +153,7 @@ class SetEstimator(BaseEstimator):
             validation=validation,
             patience=self.patience if validation is not None else None,
             seed=self._seed(),
-            folder=None if self.folder is None else Path(self.folder),
+            folder=None if folder is None else Path(folder),
             progress=self.verbose,
         )
         self.network_.eval()
@@ -166,12 +167,14 @@ class SetEstimator(BaseEstimator):
     # --------------------------------------------------------------------------------------------------- asking
 
     def _batch(self, X: Any, y: Any, z: Any, weight: Any, *, first: bool) -> Batch:
+        wanted = target_column(X, y)
         given = read(X, self.by, self._columns(first), y if isinstance(y, str) else None)
         sets = self._sets(given, first=first)
-        if isinstance(y, str):
-            y = X[y].to_numpy()
-        targets = self._targets(y, given._replace(sets=sets), first=first)
-        return Batch(sets, targets, self._context(z, len(sets), first=first), _per_set(weight, len(sets)))
+        targets = self._targets(wanted, given._replace(sets=sets), first=first)
+        batch = Batch(sets, targets, self._context(z, len(sets), first=first), _per_set(weight, len(sets)))
+        if batch.weight is None or bool((batch.weight > 0).all()):
+            return batch
+        return batch.take((batch.weight > 0).nonzero().squeeze(1))  # a weight of 0 is absence
 
     def _ask(self, X: Any, z: Any) -> tuple[Read, Sets, Tensor | None]:
         if not hasattr(self, "network_"):
@@ -232,6 +235,7 @@ class SetEstimator(BaseEstimator):
         return sets
 
     def _check_missing(self, sets: Sets, names: list[str] | None) -> None:
+        sets = sets.members()
         missing = sets.values.isnan()
         if not missing.any():
             return
@@ -249,7 +253,7 @@ class SetEstimator(BaseEstimator):
             if expected:
                 raise ValueError(f"the estimator was fitted with z of {expected} columns: z is needed here too.")
             return None
-        out = torch.as_tensor(np.asarray(z, dtype=np.float32))
+        out = torch.tensor(np.asarray(z, dtype=np.float32))
         out = out[:, None] if out.ndim == 1 else out
         if out.ndim != 2 or len(out) != count:
             raise ValueError(f"z must have one row for each of the {count} sets, found shape {tuple(out.shape)}.")
@@ -259,14 +263,27 @@ class SetEstimator(BaseEstimator):
         return out
 
 
+def target_column(X: Any, y: Any) -> Any:
+    """Where y is a name, that column of the table X; otherwise y."""
+    if not isinstance(y, str):
+        return y
+    if not hasattr(X, "columns"):
+        raise ValueError(f"y is the name {y!r}, but X is no table with columns: give the targets themselves.")
+    if y not in list(X.columns):
+        raise ValueError(f"the table has no target column {y!r}; it has: {', '.join(map(str, X.columns))}.")
+    return X[y].to_numpy()
+
+
 def _per_set(weight: Any, count: int) -> Tensor | None:
     if weight is None:
         return None
-    out = torch.as_tensor(np.asarray(weight, dtype=np.float32))
+    out = torch.tensor(np.asarray(weight, dtype=np.float32))
     if out.shape != (count,) or not bool((out >= 0).all()):
         raise ValueError(
             f"sample_weight must be {count} numbers not below 0, one a set; found shape {tuple(out.shape)}."
         )
+    if not bool((out > 0).any()):
+        raise ValueError("all sample weights are 0: there is nothing to learn from.")
     return out
 
 

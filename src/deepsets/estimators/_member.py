@@ -13,11 +13,12 @@ from torch.nn import functional as F
 
 from ..nn._segment import segment_max, segment_sum
 from ..sets import Sets
+from ..sets._frame import _missing
 from ..train import Batch
-from ._base import SetEstimator
+from ._base import SetEstimator, target_column
 from ._network import MemberNetwork
 from ._read import Read
-from ._set import check_classes, codes, one_per_set, per_member
+from ._set import as_numbers, check_classes, check_outputs, codes, one_per_set, per_member
 
 
 class _PerMember(SetEstimator):
@@ -31,7 +32,7 @@ class _PerMember(SetEstimator):
         width: int = 64,
         depth: int = 2,
         dropout: float = 0.3,
-        networks: int = 4,
+        networks: int = 1,
         noise: float = 0.1,
         keep: float = 0.3,
         epochs: int | None = None,
@@ -96,7 +97,7 @@ class _PerMember(SetEstimator):
             raise ValueError("y is needed: one target for each member (NaN or None where it is not known).")
         if isinstance(y, Sets):
             y = y.members().values.numpy()
-        elif isinstance(y, list | tuple) and len(y) == len(sets) and all(np.ndim(part) > 0 for part in y):
+        elif _one_array_a_set(y, sets):
             for b, (part, n) in enumerate(zip(y, sets.sizes.tolist(), strict=True)):
                 if len(part) != n:
                     raise ValueError(f"set {b} has {n} members, but y has {len(part)} targets for it.")
@@ -105,6 +106,13 @@ class _PerMember(SetEstimator):
         if len(y) != sets.total:
             raise ValueError(f"there are {sets.total} members, but y has {len(y)} targets.")
         return y if given.rows is None else y[given.rows]
+
+
+def _one_array_a_set(y: Any, sets: Sets) -> bool:
+    if isinstance(y, np.ndarray) and y.dtype != object and len(y) == sets.total:
+        return False
+    arrays = isinstance(y, list | tuple | np.ndarray) and len(y) == len(sets)
+    return arrays and all(np.ndim(part) > 0 for part in y)
 
 
 class MemberRegressor(RegressorMixin, _PerMember):
@@ -128,26 +136,27 @@ class MemberRegressor(RegressorMixin, _PerMember):
         out = self.network_.unscale(self._answers(sets, context).mean(0)).detach().numpy()
         return per_member(out[:, 0] if self._flat_ else out, given, sets)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² over all labelled members."""
-        given, sets, _ = self._ask(X, None)
-        wanted = self._targets(y, given._replace(sets=sets), first=False).values
-        found = self.predict(X)
+    def score(self, X: Any, y: Any, z: Any = None, sample_weight: Any = None) -> float:
+        """R² over all labelled members; sample_weight: one a set."""
+        given, sets, _ = self._ask(X, z)
+        wanted = self._targets(target_column(X, y), given._replace(sets=sets), first=False).values
+        found = self.predict(X, z)
         flat = torch.as_tensor(found[given.rows] if given.rows is not None else np.concatenate(found))
         known = ~wanted.isnan().any(1)
-        return float(r2_score(wanted[known], flat.reshape(len(flat), -1)[known]))
+        weight = _weights_of_members(sample_weight, sets, known.numpy())
+        return float(r2_score(wanted[known], flat.reshape(len(flat), -1)[known], sample_weight=weight))
 
     def _targets(self, y: Any, given: Read, *, first: bool) -> Sets:
-        values = self._member_targets(y, given)
-        values = np.array([np.nan if v is None else v for v in values], float) if values.dtype == object else values
-        values = values.astype(np.float64)
+        values = as_numbers(self._member_targets(y, given), "member")
         if np.isinf(values).any():
             raise ValueError(
                 f"the target of member {int(np.isinf(values).reshape(len(values), -1).any(1).argmax())} is infinite."
             )
         if first:
             self._flat_ = values.ndim == 1
-        return given.sets.members().with_values(torch.from_numpy(values.reshape(len(values), -1)).float())  # type: ignore[union-attr]
+        values = values.reshape(len(values), -1)
+        check_outputs(values.shape[1], getattr(self, "n_outputs_", 0), first=first)
+        return given.sets.members().with_values(torch.from_numpy(values).float())  # type: ignore[union-attr]
 
     def _outputs(self, y: Tensor | Sets) -> int:
         assert isinstance(y, Sets)
@@ -183,7 +192,7 @@ class MemberClassifier(ClassifierMixin, _PerMember):
     def predict_proba(self, X: Any, z: Any = None) -> Any:
         """One array (members, classes) a set; for a table one array over its rows."""
         given, sets, context = self._ask(X, z)
-        out = self._answers(sets, context).softmax(-1).mean(0).double().numpy()
+        out = self._answers(sets, context).double().softmax(-1).mean(0).numpy()
         return per_member(out, given, sets)
 
     def predict(self, X: Any, z: Any = None) -> Any:
@@ -193,13 +202,14 @@ class MemberClassifier(ClassifierMixin, _PerMember):
             return [self.classes_[part.argmax(1)] for part in found]
         return self.classes_[found.argmax(1)]
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of labelled members whose class is right."""
-        given, sets, _ = self._ask(X, None)
-        wanted = self._targets(y, given._replace(sets=sets), first=False).values[:, 0].numpy()
-        found = self.predict(X)
+    def score(self, X: Any, y: Any, z: Any = None, sample_weight: Any = None) -> float:
+        """The share of labelled members whose class is right; sample_weight: one a set."""
+        given, sets, _ = self._ask(X, z)
+        wanted, known = self._labels(target_column(X, y), given._replace(sets=sets))
+        found = self.predict(X, z)
         flat = found[given.rows] if given.rows is not None else np.concatenate(found)
-        return float(accuracy_score(self.classes_[wanted[wanted >= 0]], flat[wanted >= 0]))
+        weight = _weights_of_members(sample_weight, sets, known)
+        return float(accuracy_score(wanted, flat[known], sample_weight=weight))
 
     def fit(self, X: Any, y: Any, z: Any = None, sample_weight: Any = None) -> Any:
         if not (self.warm_start and hasattr(self, "network_")) and hasattr(self, "classes_"):
@@ -207,16 +217,23 @@ class MemberClassifier(ClassifierMixin, _PerMember):
         return super().fit(X, y, z, sample_weight)
 
     def _targets(self, y: Any, given: Read, *, first: bool) -> Sets:
-        labels = self._member_targets(y, given)
-        known = np.array([not (v is None or v != v) for v in labels], dtype=bool)  # noqa: PLR0124  # NaN is not itself
+        labels, known = self._labels(y, given)
         if first and not hasattr(self, "classes_"):
             if not known.any():
-                raise ValueError(f"none of the {len(labels)} members has a label: at least some must be labelled.")
-            self.classes_ = np.unique(np.array(labels[known].tolist()))
-        numbers = np.full(len(labels), -1)
+                raise ValueError(f"none of the {len(known)} members has a label: at least some must be labelled.")
+            self.classes_ = np.unique(labels)
+        numbers = np.full(len(known), -1)
         if known.any():
-            numbers[known] = codes(np.array(labels[known].tolist()), self.classes_)
+            numbers[known] = codes(labels, self.classes_)
         return given.sets.members().with_values(torch.from_numpy(numbers)[:, None])  # type: ignore[union-attr]
+
+    def _labels(self, y: Any, given: Read) -> tuple[np.ndarray, np.ndarray]:
+        """The labels that are known, and for all members whether it is known."""
+        labels = self._member_targets(y, given)
+        if labels.ndim != 1:
+            raise ValueError(f"y must be one label for each member, found shape {labels.shape}.")
+        known = ~_missing(labels)
+        return np.array(labels[known].tolist()), known
 
     def _outputs(self, y: Tensor | Sets) -> int:
         assert isinstance(y, Sets)
@@ -244,16 +261,18 @@ class OddOneOut(_PerMember):
     def predict_proba(self, X: Any, z: Any = None) -> list[np.ndarray]:
         """One array (members,) a set: the probability of being the odd one; they add up to 1."""
         _, sets, context = self._ask(X, z)
-        logs = torch.stack([_log_softmax(a[:, 0], sets) for a in self._answers(sets, context)])
-        return np.split(logs.exp().mean(0).double().numpy(), sets.offsets[1:-1].tolist())
+        logs = torch.stack([_log_softmax(a[:, 0], sets) for a in self._answers(sets, context).double()])
+        return np.split(logs.exp().mean(0).numpy(), sets.offsets[1:-1].tolist())
 
     def predict(self, X: Any, z: Any = None) -> np.ndarray:
         """(sets,) the place of the odd member."""
         return np.array([int(part.argmax()) if len(part) else -1 for part in self.predict_proba(X, z)])
 
-    def score(self, X: Any, y: Any, z: Any = None) -> float:
+    def score(self, X: Any, y: Any, z: Any = None, sample_weight: Any = None) -> float:
         """The share of sets whose odd member is found."""
-        return float(np.mean(self.predict(X, z) == np.asarray(y)))
+        given, sets, _ = self._ask(X, z)
+        wanted = one_per_set(target_column(X, y), given._replace(sets=sets), "place of the odd member")
+        return float(np.average(self.predict(X, z) == wanted, weights=sample_weight))
 
     def _targets(self, y: Any, given: Read, *, first: bool) -> Sets:
         places = one_per_set(y, given, "place of the odd member")
@@ -301,6 +320,11 @@ def _some(sets: Sets, keep: float) -> tuple[Tensor, Tensor]:
 def _at(sets: Sets, places: Tensor, offsets: Tensor) -> Sets:
     sets = sets.members()
     return Sets._trusted(sets.values[places], offsets, None, None if sets.weights is None else sets.weights[places])
+
+
+def _weights_of_members(weight: Any, sets: Sets, known: np.ndarray) -> np.ndarray | None:
+    """Weights of sets as weights of their labelled members."""
+    return None if weight is None else np.repeat(np.asarray(weight, float), sets.sizes.numpy())[known]
 
 
 def _weighed_members(errors: Tensor, known: Tensor, batch: Batch) -> tuple[Tensor, Tensor | float]:

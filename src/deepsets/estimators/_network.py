@@ -12,11 +12,29 @@ from ..sets import Sets
 from ._scale import Scale, Unscale
 
 
-def set_network(inputs: int, z: int, outputs: int, *, width: int, dropout: float) -> DeepSet:
-    """A set to `outputs` numbers: phi of two layers, max and mean over the members side by side, a linear rho."""
-    phi = nn.Sequential(*mlp(inputs + z, width, width, dropout=dropout), nn.ReLU(), nn.Dropout(dropout))
-    rho = nn.Sequential(nn.Dropout(dropout), nn.Linear(2 * width + 1 + z, outputs))
-    return DeepSet(phi, rho, pool=["max", "mean"], size=True, condition="both" if z else None)
+class _LinearPlus(nn.Module):
+    """A linear map and a network beside it: what is linear need not be learnt the hard way."""
+
+    def __init__(self, inputs: int, width: int, outputs: int, dropout: float) -> None:
+        super().__init__()
+        self.linear = nn.Linear(inputs, outputs)
+        self.network = mlp(inputs, width, outputs, dropout=dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) + self.network(x)
+
+
+def set_network(
+    inputs: int, z: int, outputs: int, *, width: int, depth: int, dropout: float, deep_rho: bool
+) -> DeepSet:
+    """A set to `outputs` numbers: a phi of `depth` layers, and max, mean, min and deviation over the members."""
+    widths = [inputs + z, *[width] * depth]
+    phi = nn.Sequential(*mlp(*widths, dropout=dropout), nn.ReLU(), nn.Dropout(dropout))
+    pool = ["max", "mean", "min", "std"]
+    pooled = len(pool) * width + 1 + z
+    last = _LinearPlus(pooled, width, outputs, dropout) if deep_rho else nn.Linear(pooled, outputs)
+    rho = nn.Sequential(nn.Dropout(dropout), last)
+    return DeepSet(phi, rho, pool=pool, size=True, condition="both" if z else None)
 
 
 class _Residual(SetLayer):

@@ -27,18 +27,18 @@ class Read(NamedTuple):
 def read(X: Any, by: str | None, columns: list[str] | None, drop: str | None = None) -> Read:
     """Any X as sets. `drop`: a column of a frame that is no feature (the target)."""
     if isinstance(X, Sets):
-        return Read(X)
+        return _ids_or_numbers(X)
+    if type(X).__module__.split(".")[0] == "pyarrow":
+        return _read_arrow(X)
     if hasattr(X, "columns") and hasattr(X, "__getitem__"):
         if by is None:
             raise ValueError(
                 "X is a table with a row for each member: say which column names the set, "
-                f"for example {'SetClassifier'}(by='cluster_id'). Columns: {', '.join(map(str, X.columns))}."
+                f"for example SetClassifier(by='cluster_id'). Columns: {', '.join(map(str, X.columns))}."
             )
-        names = columns or [str(c) for c in X.columns if str(c) not in (by, drop)]
+        names = columns or [c for c in X.columns if c not in (by, drop)]
         values, offsets, rows = gather_frame(X, [by], names)
         return Read(Sets._trusted(torch.from_numpy(values).to(torch.get_default_dtype()), offsets), None, rows, names)
-    if type(X).__module__.split(".")[0] == "pyarrow":
-        return Read(Sets.from_arrow(X))
     if isinstance(X, np.ndarray) and X.dtype != object:
         if X.ndim != 3:
             raise ValueError(
@@ -49,10 +49,34 @@ def read(X: Any, by: str | None, columns: list[str] | None, drop: str | None = N
     X = list(X)
     if not X:
         raise ValueError("X holds no sets.")
+    if not hasattr(X[0], "__iter__") or getattr(X[0], "ndim", 1) == 0:
+        raise ValueError(f"X is a list of single values ({X[0]!r}, …); wanted a list of sets, an array each.")
     first = next((member for members in X for member in members), None)
     if isinstance(first, str) or (first is not None and np.asarray(first).ndim == 0 and _is_id(X)):
         return Read(None, [_plain(members, b) for b, members in enumerate(X)])
     return Read(_unchecked_list(X))
+
+
+def _ids_or_numbers(sets: Sets) -> Read:
+    """Plain integers are ids of discrete elements, as in a list."""
+    if sets.values.ndim > 1 or sets.values.is_floating_point():
+        return Read(sets)
+    return Read(None, [members.tolist() for members in sets])
+
+
+def _read_arrow(column: Any) -> Read:
+    """A list column: of numbers, of fixed-size lists of numbers, or of tokens."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.Table | pa.RecordBatch):
+        raise ValueError(
+            "X is an Arrow table: give its list column, table['members'], or table.to_pandas() with by=, the column "
+            f"that names the set. Columns: {', '.join(column.column_names)}."
+        )
+    inner = getattr(column.type, "value_type", None)
+    if inner is not None and (pa.types.is_string(inner) or pa.types.is_large_string(inner)):
+        return Read(None, column.to_pylist())
+    return _ids_or_numbers(Sets.from_arrow(column))
 
 
 def _is_id(X: list[Any]) -> bool:

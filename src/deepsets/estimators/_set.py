@@ -8,24 +8,32 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..nn import DeepSet, leave_one_out
 from ..sets import Sets
+from ..sets._frame import _missing
 from ..train import Batch
-from ._base import SetEstimator
+from ._base import SetEstimator, target_column
 from ._network import set_network
 from ._read import Read
 
 
 class _PerSet(SetEstimator):
+    # Numbers are smooth functions of the members and want depth; classes come from few examples and want restraint.
+    _DEPTH: int
+    _DROPOUT: float
+    _DEEP_RHO: bool
+
     def __init__(
         self,
         *,
         width: int = 128,
-        dropout: float = 0.5,
-        networks: int = 4,
+        depth: int | None = None,
+        dropout: float | None = None,
+        networks: int = 1,
         epochs: int | None = None,
         batch_size: int = 16,
         learning_rate: float = 1e-3,
@@ -42,6 +50,7 @@ class _PerSet(SetEstimator):
         verbose: bool = False,
     ) -> None:
         self.width = width
+        self.depth = depth
         self.dropout = dropout
         self.networks = networks
         self.epochs = epochs
@@ -60,7 +69,15 @@ class _PerSet(SetEstimator):
         self.verbose = verbose
 
     def _make(self, inputs: int, z: int, outputs: int) -> nn.Module:
-        return set_network(inputs, z, outputs, width=self.width, dropout=self.dropout)
+        return set_network(
+            inputs,
+            z,
+            outputs,
+            width=self.width,
+            depth=self._DEPTH if self.depth is None else self.depth,
+            dropout=self._DROPOUT if self.dropout is None else self.dropout,
+            deep_rho=self._DEEP_RHO,
+        )
 
     def _final(self, answers: Tensor) -> Tensor:
         """The answers of the networks, (networks, n, out), to what the user sees, (n, out)."""
@@ -102,7 +119,8 @@ def one_per_set(y: Any, given: Read, what: str) -> np.ndarray:
     y = np.asarray(y)
     if given.rows is not None and len(y) == sets.total and len(y) != len(sets):
         rows, starts = y[given.rows], sets.offsets[:-1].numpy()
-        same = rows == np.repeat(rows[starts], sets.sizes.numpy(), axis=0)
+        firsts = np.repeat(rows[starts], sets.sizes.numpy(), axis=0)
+        same = (rows == firsts) | ((rows != rows) & (firsts != firsts))  # noqa: PLR0124  # NaN all through is no change
         if not np.all(same):
             bad = int(sets.set_ids[int(np.argmin(same if same.ndim == 1 else same.all(1)))])
             raise ValueError(
@@ -115,6 +133,33 @@ def one_per_set(y: Any, given: Read, what: str) -> np.ndarray:
     return y
 
 
+def _is_number(value: Any) -> bool:
+    try:
+        np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def as_numbers(y: np.ndarray, of_what: str) -> np.ndarray:
+    """Targets as doubles; None and NA become NaN."""
+    if y.dtype == object and y.ndim == 1:
+        y = np.where(_missing(y), np.nan, y)
+    try:
+        return y.astype(np.float64)
+    except (TypeError, ValueError):
+        bad = next((i, v) for i, v in enumerate(y.tolist()) if not _is_number(v))
+        raise ValueError(
+            f"the target must be a number, but that of {of_what} {bad[0]} is {bad[1]!r}. For labels use a classifier."
+        ) from None
+
+
+def check_outputs(found: int, wanted: int, *, first: bool) -> None:
+    """Later targets have as many columns as the first."""
+    if not first and found != wanted:
+        raise ValueError(f"y has {found} columns, but the estimator was fitted with {wanted}.")
+
+
 class SetRegressor(RegressorMixin, _PerSet):
     """A number (or several) for each set.
 
@@ -125,7 +170,11 @@ class SetRegressor(RegressorMixin, _PerSet):
     (2,)
 
     y: (sets,) or (sets, targets). The squared error is taken in units of each target's deviation.
+    By default phi has 3 layers and there is no dropout.
     """
+
+    _DEPTH, _DROPOUT, _DEEP_RHO = 3, 0.0, True
+    _STEPS = 1500
 
     def predict(self, X: Any, z: Any = None) -> np.ndarray:
         """(sets,) or (sets, targets)."""
@@ -134,13 +183,21 @@ class SetRegressor(RegressorMixin, _PerSet):
         return out[:, 0] if self._flat_ else out
 
     def _targets(self, y: Any, given: Read, *, first: bool) -> Tensor:
-        values = one_per_set(y, given, "target").astype(np.float64)
+        values = as_numbers(one_per_set(y, given, "target"), "set")
         if not np.isfinite(values).all():
             bad = int(np.isfinite(values).reshape(len(values), -1).all(1).argmin())
             raise ValueError(f"the target of set {bad} is not a finite number: {values[bad]}.")
         if first:
             self._flat_ = values.ndim == 1
-        return torch.from_numpy(values.reshape(len(values), -1)).float()
+        values = values.reshape(len(values), -1)
+        check_outputs(values.shape[1], getattr(self, "n_outputs_", 0), first=first)
+        return torch.from_numpy(values).float()
+
+    def score(self, X: Any, y: Any, z: Any = None, sample_weight: Any = None) -> float:
+        """R²; for several targets their mean."""
+        given, sets, _ = self._ask(X, z)
+        wanted = one_per_set(target_column(X, y), given._replace(sets=sets), "target")
+        return float(r2_score(wanted, self.predict(X, z), sample_weight=sample_weight))
 
     def _outputs(self, y: Tensor | Sets) -> int:
         assert isinstance(y, Tensor)
@@ -174,19 +231,36 @@ class SetClassifier(ClassifierMixin, _PerSet):
     (2, 2)
 
     y: (sets,) labels of any kind. `classes_` lists them in the order of the columns of `predict_proba`.
+    By default phi has 2 layers and the dropout is 0.5.
     """
+
+    _DEPTH, _DROPOUT, _DEEP_RHO = 2, 0.5, False
+    _STEPS = 1000
 
     def predict_proba(self, X: Any, z: Any = None) -> np.ndarray:
         """(sets, classes): the mean of the networks' probabilities."""
         _, sets, context = self._ask(X, z)
-        return self._final(self._answers(sets, context)).double().numpy()
+        return self._final(self._answers(sets, context).double()).numpy()  # float32 adds up to 1 ± 1e-7
 
     def predict(self, X: Any, z: Any = None) -> np.ndarray:
         """(sets,) labels."""
-        return self.classes_[self.predict_proba(X, z).argmax(1)]
+        found = self.predict_proba(X, z)
+        return self.classes_[found.argmax(1)]
+
+    def score(self, X: Any, y: Any, z: Any = None, sample_weight: Any = None) -> float:
+        """The share of sets whose class is right."""
+        given, sets, _ = self._ask(X, z)
+        wanted = one_per_set(target_column(X, y), given._replace(sets=sets), "class")
+        return float(accuracy_score(wanted, self.predict(X, z), sample_weight=sample_weight))
 
     def _targets(self, y: Any, given: Read, *, first: bool) -> Tensor:
         labels = one_per_set(y, given, "class")
+        if labels.ndim != 1:
+            raise ValueError(f"y must be one label for each set, found shape {labels.shape}.")
+        missing = _missing(labels)
+        if missing.any():
+            b = int(missing.argmax())
+            raise ValueError(f"set {b} has no class (found {labels[b]!r}): every set needs one.")
         if first and not hasattr(self, "classes_"):
             self.classes_ = np.unique(labels)
         return torch.from_numpy(codes(labels, self.classes_))
@@ -216,7 +290,7 @@ def codes(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     unknown = classes[places] != labels
     if unknown.any():
         raise ValueError(
-            f"the class {labels[unknown][0]!r} is new; known are {', '.join(map(repr, classes.tolist()))}."
+            f"the class {labels[unknown].tolist()[0]!r} is new; known are {', '.join(map(repr, classes.tolist()))}."
         )
     return places
 
@@ -226,7 +300,7 @@ def check_classes(classes: np.ndarray, numbers: Tensor) -> None:
     if len(classes) < 2:
         raise ValueError(f"a classifier needs at least two classes, found one: {classes.tolist()[0]!r}.")
     counts = torch.bincount(numbers[numbers >= 0].reshape(-1), minlength=len(classes))
-    once = [classes[i] for i in (counts == 1).nonzero().squeeze(1).tolist()]
+    once = [classes.tolist()[i] for i in (counts == 1).nonzero().squeeze(1).tolist()]
     if once:
         warnings.warn(
             f"the class {once[0]!r} is seen once: a single example teaches little.", UserWarning, stacklevel=4

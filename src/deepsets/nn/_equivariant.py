@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -11,13 +10,12 @@ from torch.nn import functional as F
 
 from ..sets import Sets
 from ._pooling import PoolSpec, pooling
-from ._spread import add_spread_
+from ._reduce import _Extreme
+from ._segment import tapped_extremum
+from ._spread import Activation, add_spread_
 from ._stack import SetLayer
 
 Form = Literal["full", "factored", "channel"]
-Activation = Literal["tanh", "relu", "elu"]
-
-_IN_PLACE: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh_, "relu": torch.relu_, "elu": F.elu_}
 
 
 class Equivariant(SetLayer):
@@ -48,8 +46,8 @@ class Equivariant(SetLayer):
         activation: Activation | None = None,
     ) -> None:
         super().__init__()
-        if activation is not None and activation not in _IN_PLACE:
-            raise ValueError(f"unknown activation {activation!r}; known are {', '.join(_IN_PLACE)}.")
+        if activation not in (None, "tanh", "relu", "elu"):
+            raise ValueError(f"unknown activation {activation!r}; known are tanh, relu, elu.")
         self.form, self.activation = form, activation
         self.pool = pooling(pool, in_features)
         pooled = self.pool.out_features(in_features)
@@ -77,16 +75,25 @@ class Equivariant(SetLayer):
             raise ValueError(f"the pooled vector {why} {in_features}; this pooling gives {pooled}.")
 
     def forward(self, sets: Sets) -> Sets:
-        pooled = self.pool(sets)
         if self.form == "channel":
-            each, context = sets.map(lambda x: x * self.scale), self.context_scale * pooled
-        elif self.form == "full":
-            each, context = sets.map(self.member), -self.context(pooled)
-        else:  # pool(x)Γ on B rows instead of (x − pool(x))Γ: the difference is never stored
-            each, context = sets.map(self.member), -F.linear(pooled, self.member.weight)
+            each, context = sets.map(lambda x: x * self.scale), self.context_scale * self.pool(sets)
+        else:
+            sets, pooled = self._pooled(sets)
+            # The bias joins the context, on B rows. In the factored form pool(x)Γ is taken there instead of from
+            # every member, so that the difference x − pool(x) is never stored.
+            gamma = self.context.weight if self.form == "full" else self.member.weight
+            each = sets.map(lambda x: F.linear(x, self.member.weight))
+            context = F.linear(-pooled, gamma, self.member.bias)
         flat = each.members()
-        out = add_spread_(flat.values, context, flat)
-        return flat.with_values(out if self.activation is None else _IN_PLACE[self.activation](out))
+        return flat.with_values(add_spread_(flat.values, context, flat, self.activation))
+
+    def _pooled(self, sets: Sets) -> tuple[Sets, Tensor]:
+        """The sets to go on with, and their pooled vectors, (B, pooled)."""
+        plain = sets.index is None and sets.weights is None and not torch.compiler.is_compiling()
+        if plain and isinstance(self.pool, _Extreme):
+            values, pooled = tapped_extremum(sets.values, sets, "amax" if self.pool.sign > 0 else "amin")
+            return sets.with_values(values), pooled
+        return sets, self.pool(sets)
 
     def extra_repr(self) -> str:
         return f"form={self.form!r}, activation={self.activation!r}"

@@ -1,14 +1,13 @@
 """Sum, maximum and minimum over ragged sets: the kernels under every pooling, and where one is chosen.
 
-Measured on 2 CPU cores, forward + backward, 50,000 x 128 floats (`make bench` repeats it):
+Chosen by measurement on CPU (`make bench` repeats it; the table is in docs/speed.md):
 
-| kernel | sets of 300–500 | sets of 1–10 |
-|---|---|---|
-| sum: `embedding_bag` forward, gather backward (here) | 1 | 1 |
-| max: `scatter_reduce` forward, blocked comparison backward (here) | 1 | 1 |
+- sum: `embedding_bag` forward, a gather backward. It adds the members of a set one after another in their order,
+  whatever else is in the batch, so a set's sum does not change by a single bit when its neighbours do.
+- max, min: `scatter_reduce` forward; backward, every member is compared with the winner of its set, in pieces that
+  stay in cache. No argmax is stored.
 
-The sum adds the members of a set one after another in their order, whatever else is in the batch, so a set's sum
-does not change by a single bit when its neighbours do. Traced code (compile, export) takes the plain torch forms.
+Traced code (compile, export) takes the plain torch forms.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..sets import Sets
-
-_BLOCK_BYTES = 1 << 20  # temporaries of this size stay in cache and never reach the page-fault path of malloc
+from ._blocks import are_large, row_blocks, whole_sets
 
 
 def segment_sum(values: Tensor, sets: Sets, weights: Tensor | None = None) -> Tensor:
@@ -34,8 +32,8 @@ def segment_sum(values: Tensor, sets: Sets, weights: Tensor | None = None) -> Te
         return rows.new_zeros(sets.shape[0], rows.shape[1]).index_add(0, sets.set_ids, rows)
     if weights is not None and (weights.requires_grad or values.dtype != weights.dtype):
         rows = values if sets.index is None else values.index_select(0, sets.index)
-        return _Sum.apply(rows * weights.to(rows.dtype)[:, None], _flat(sets), None)
-    return _Sum.apply(values, sets, weights)
+        return _Sum.apply(rows * weights.to(rows.dtype)[:, None], sets.layout().members(), None)
+    return _Sum.apply(values, sets.layout(), weights)
 
 
 def check_rows(values: Tensor) -> None:
@@ -58,6 +56,16 @@ def segment_max(values: Tensor, sets: Sets) -> Tensor:
     return _extremum(values, sets, "amax")
 
 
+def tapped_extremum(values: Tensor, sets: Sets, reduce: str) -> tuple[Tensor, Tensor]:
+    """The values themselves, (N, D), and their extremum, (B, D), for a caller that maps the values by a matrix.
+
+    Both gradients then meet in one place, and the winners' share is added into the one that came from the matrix
+    product: nobody else holds it.
+    """
+    check_rows(values)
+    return _TappedExtremum.apply(values, sets.layout(), reduce)
+
+
 def segment_min(values: Tensor, sets: Sets) -> Tensor:
     """(N, D) -> (B, D): the smallest member of each channel; 0 for an empty set."""
     return _extremum(values, sets, "amin")
@@ -67,27 +75,12 @@ def _extremum(values: Tensor, sets: Sets, reduce: str) -> Tensor:
     check_rows(values)
     if torch.compiler.is_compiling():
         return _scatter(values, sets.set_ids, sets.shape[0], reduce)
-    return _Extremum.apply(values, sets, reduce)
+    return _Extremum.apply(values, sets.layout(), reduce)
 
 
 def _scatter(values: Tensor, ids: Tensor, count: int, reduce: str) -> Tensor:
     start = values.new_zeros(count, values.shape[1])
     return start.scatter_reduce(0, ids[:, None].expand_as(values), values, reduce, include_self=False)
-
-
-def _flat(sets: Sets) -> Sets:
-    """The same sets, for values that stand in member order already."""
-    if sets.index is None:
-        return sets
-    new = Sets._trusted(sets.index, sets.offsets)
-    new._set_ids = sets._set_ids
-    return new
-
-
-def block_rows(values: Tensor) -> list[slice]:
-    """Slices of rows of about `_BLOCK_BYTES` each."""
-    step = max(1, _BLOCK_BYTES // max(1, values.element_size() * values[:1].numel()))
-    return [slice(start, start + step) for start in range(0, len(values), step)]
 
 
 class _Sum(torch.autograd.Function):
@@ -122,30 +115,67 @@ class _Extremum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         values, best = ctx.saved_tensors
-        ids = ctx.sets.set_ids
-        if torch.is_grad_enabled():  # a second derivative is wanted: the same in differentiable form
-            wins = (values == best.index_select(0, ids)).to(grad.dtype)
-            ties = torch.zeros_like(best).index_add(0, ids, wins).clamp(min=1)
-            return wins * (grad / ties).index_select(0, ids), None, None
-        return _winners_share(values, best, grad, ctx.sets), None, None
+        if torch.is_grad_enabled():
+            return _differentiable_share(values, best, grad, ctx.sets), None, None
+        return _share(values, best, grad, ctx.sets, None), None, None
 
 
-def _winners_share(values: Tensor, best: Tensor, grad: Tensor, sets: Sets) -> Tensor:
-    """The gradient of an extremum, (N, D), block by block so that all temporaries stay in cache."""
+class _TappedExtremum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, sets: Sets, reduce: str) -> tuple[Tensor, Tensor]:
+        best = _scatter(values, sets.set_ids, sets.shape[0], reduce)
+        ctx.save_for_backward(values, best)
+        ctx.sets = sets
+        return values.view_as(values), best
+
+    @staticmethod
+    def backward(ctx: Any, grad_values: Tensor, grad_best: Tensor) -> tuple[Tensor, None, None]:
+        values, best = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return grad_values + _differentiable_share(values, best, grad_best, ctx.sets), None, None
+        return _share(values, best, grad_best, ctx.sets, grad_values), None, None
+
+
+def _differentiable_share(values: Tensor, best: Tensor, grad: Tensor, sets: Sets) -> Tensor:
+    """As `_share`, for second derivatives."""
     ids = sets.set_ids
+    wins = (values == best.index_select(0, ids)).to(grad.dtype)
+    ties = torch.zeros_like(best).index_add(0, ids, wins).clamp(min=1)
+    return wins * (grad / ties).index_select(0, ids)
+
+
+def _share(values: Tensor, best: Tensor, grad: Tensor, sets: Sets, into: Tensor | None) -> Tensor:
+    """The gradient of an extremum, (N, D): the winners of each channel share it. Added to `into`, if that is given.
+
+    Comparing into floats is four times as fast as comparing into booleans and multiplying by them.
+    """
+    if not are_large(values, sets):
+        share = _share_among_rows(values, best, grad, sets)
+        return share if into is None else into.add_(share)
+    out = torch.empty_like(values) if into is None else into
+    for rows, b in whole_sets(sets):
+        if into is None:
+            wins = torch.eq(values[rows], best[b], out=out[rows])
+            wins.mul_(grad[b] / wins.sum(0))
+        else:
+            wins = torch.eq(values[rows], best[b], out=torch.empty_like(values[rows]))
+            out[rows].addcmul_(wins, grad[b] / wins.sum(0))
+    return out
+
+
+def _share_among_rows(values: Tensor, best: Tensor, grad: Tensor, sets: Sets) -> Tensor:
+    """As `_share`, for small sets: pieces of rows of many sets; ties, which are rare, are looked after at the end."""
     out = torch.empty_like(values)
     winners = 0.0
-    for block in block_rows(values):
-        # Comparing into floats is four times as fast as into booleans that are multiplied afterwards.
-        wins = torch.eq(values[block], best.index_select(0, ids[block]), out=out[block])
+    for rows, ids in row_blocks(values, sets):
+        wins = torch.eq(values[rows], best.index_select(0, ids), out=out[rows])
         winners += float(wins.sum(dtype=torch.float32))
-        wins.mul_(grad.index_select(0, ids[block]))
-    if winners > int((sets.sizes > 0).count_nonzero()) * values[:1].numel():  # some members tie: count and share
+        wins.mul_(grad.index_select(0, ids))
+    if winners > int((sets.sizes > 0).count_nonzero()) * values[:1].numel():
         ties = torch.zeros_like(best)
-        for block in block_rows(values):
-            wins = (values[block] == best.index_select(0, ids[block])).to(ties.dtype)
-            ties.index_add_(0, ids[block], wins)
+        for rows, ids in row_blocks(values, sets):
+            ties.index_add_(0, ids, (values[rows] == best.index_select(0, ids)).to(ties.dtype))
         ties.clamp_(min=1)
-        for block in block_rows(values):
-            out[block].div_(ties.index_select(0, ids[block]))
+        for rows, ids in row_blocks(values, sets):
+            out[rows].div_(ties.index_select(0, ids))
     return out

@@ -193,6 +193,15 @@ class Sets:
         new._set_ids = self._set_ids
         return new
 
+    def layout(self) -> Sets:
+        """The same sets without their values and weights: what a kernel keeps for its backward pass.
+
+        A backward pass that kept the values would keep them from being freed, or even keep itself alive.
+        """
+        new = Sets._trusted(self.set_ids, self.offsets, self.index)
+        new._set_ids = self._set_ids
+        return new
+
     def map(self, function: Callable[[Tensor], Tensor]) -> Sets:
         """Applies a function of rows, (N, ...) -> (N, ...), to all elements at once; with `index`: once an element."""
         if self.index is not None and not torch.compiler.is_compiling() and self.values.shape[0] > self.total:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 import numpy as np
@@ -30,13 +31,27 @@ class Batch(NamedTuple):
         return Batch(self.sets[rows], y, z, weight)
 
 
+def fingerprint(data: Batch) -> str:
+    """A short text that is another one for other data."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in data:
+        tensors = [part.values, part.offsets, part.index, part.weights] if isinstance(part, Sets) else [part]
+        for tensor in tensors:
+            digest.update(b"-" if tensor is None else str((tensor.shape, tensor.dtype)).encode())
+            if tensor is not None:
+                bytes_ = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+                digest.update(bytes_.numpy())  # type: ignore[arg-type]  # numpy arrays are buffers
+    return digest.hexdigest()
+
+
 def balanced(sizes: np.ndarray, batch_size: int, *, seed: int, epoch: int) -> list[np.ndarray]:
     """Shuffled batches of about equal numbers of elements: the numbers of the sets in each.
 
     >>> [batch.tolist() for batch in balanced(np.array([1, 1, 1, 1, 6]), batch_size=2, seed=0, epoch=0)]
     [[2], [4], [3, 0, 1]]
 
-    There are as many batches as batches of `batch_size` sets would be. The order depends on seed and epoch alone.
+    There are as many batches as batches of `batch_size` sets would be, or fewer where a single set is larger than a
+    batch. The order depends on seed and epoch alone.
     """
     count = len(sizes)
     batches = -(-count // batch_size)
@@ -68,6 +83,8 @@ def part_of(batch: np.ndarray, sizes: np.ndarray, rank: int, world: int) -> np.n
 
 def pieces(batch: np.ndarray, sizes: np.ndarray, most: int | None) -> list[np.ndarray]:
     """Cuts a batch where its elements pass a multiple of `most`: micro-batches whose tensors stay in cache."""
+    if len(batch) == 0:  # a process may have no part in a batch of few sets
+        return []
     if most is None or len(batch) < 2 or sizes[batch].sum() <= most:
         return [batch]
     share = (np.cumsum(sizes[batch]) - sizes[batch] / 2) // most

@@ -22,7 +22,7 @@ class CheckpointError(ValueError):
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Writes tensors and JSON-able facts so that after a crash either the old file or the new one is there."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.tmp")  # one name: what a killed process left is overwritten
     try:
         copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
         save_file(copies, temporary, metadata={"format": _FORMAT, "facts": json.dumps(facts)})
@@ -44,7 +44,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
                     f"wanted {_FORMAT!r}."
                 )
             return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["facts"])
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+    except (SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
         raise CheckpointError(
             f"{path} cannot be read as a checkpoint, it may be cut short or damaged: {error}"
         ) from None

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from ._batches import Batch, balanced, part_of, pieces
+from ._batches import Batch, balanced, fingerprint, part_of, pieces
 from ._memory import keep_memory
 from ._run import History, Run
 from ._schedule import Rate, Schedule
@@ -45,7 +45,7 @@ def train(
     checkpoint_seconds: float = 30.0,
     progress: bool | None = None,
     reuse_memory: bool = True,
-    micro_elements: int | None = 16_000,
+    micro_elements: int | None = 32_000,
 ) -> History:
     """Trains a model on sets, in place, and returns a dict of numbers for every epoch.
 
@@ -84,11 +84,18 @@ def train(
     opt = make(parameters)
     full_rates = [group["lr"] for group in opt.param_groups]
     rate = Rate(schedule, warmup)
-    identity = {"seed": seed, "epochs": epochs, "batch_size": batch_size, "sets": len(sizes), "processes": me.world}
+    identity: dict[str, Any] = {"sets": len(sizes), "seed": seed, "epochs": epochs, "batch_size": batch_size}
+    identity |= {"schedule": schedule, "warmup": warmup, "clip": clip, "patience": patience, "subset": subset}
+    identity |= {"rates": full_rates, "weight_decay": weight_decay, "micro_elements": micro_elements}
+    identity |= {"processes": me.world}
+    if folder is not None:
+        identity |= {"data": fingerprint(data), "validation": validation and fingerprint(validation)}
     run = Run(model, opt, rate, Path(folder) if folder is not None else None, identity)
     with torch.random.fork_rng(devices=[]), _stop_after_step() as stop:
         run.resume()
         share_start(model, me.world)
+        if me.rank == 0:
+            run.start_log()
         bar = _bar(progress, epochs, run.epoch, me.rank)
         while run.epoch < epochs and not run.finished:
             batches = balanced(sizes, batch_size, seed=seed, epoch=run.epoch)
@@ -100,23 +107,23 @@ def train(
                 for group, full in zip(opt.param_groups, full_rates, strict=True):
                     group["lr"] = full * rate(done)
                 opt.zero_grad()
-                totals = torch.zeros(2, dtype=torch.float64)  # the sum of the losses, and their number
+                summed, number = 0.0, 0.0  # the sum of the losses, and their number
                 for piece in pieces(part_of(batches[run.step], sizes, *me), sizes, micro_elements):
                     batch = data.take(piece)
                     if subset is not None:
                         batch = batch._replace(sets=batch.sets.sample(subset))
                     total, count = loss(model, batch)
                     total.backward()
-                    totals += torch.tensor([float(total.detach()), float(count)], dtype=torch.float64)
-                sum_gradients(parameters, totals, me.world)
-                if not math.isfinite(totals[0]):
-                    run.fail(float(totals[0]))
-                if totals[1] > 0:  # a batch without any label teaches nothing
-                    _divide(parameters, float(totals[1]))
-                    if clip is not None:
-                        nn.utils.clip_grad_norm_(parameters, clip)
+                    summed, number = summed + float(total.detach()), number + float(count)
+                summed, number = sum_gradients(parameters, summed, number, me.world)
+                if not math.isfinite(summed):
+                    run.fail("loss", summed)
+                if number > 0:  # a batch without any label teaches nothing
+                    norm = _mean_gradients(parameters, number, clip)
+                    if not math.isfinite(norm):  # seen before it reaches the weights, and the checkpoint
+                        run.fail("length of the gradient", norm)
                     opt.step()
-                run.close_step(totals)
+                run.close_step(summed, number)
                 if me.rank == 0 and (stop.is_set() or run.is_due(checkpoint_seconds)):
                     run.save()
                 if stop.is_set():
@@ -133,6 +140,8 @@ def train(
         if me.rank == 0:
             run.save()
         run.use_best()
+        if stop.is_set():  # asked for in the last validation
+            raise KeyboardInterrupt
     return run.history
 
 
@@ -146,7 +155,9 @@ def evaluate(model: nn.Module, loss: Loss, data: Batch, *, batch_size: int = 64)
         summed, count = loss(model, data.take(rows))
         total, number = total + float(summed), number + float(count)
     model.train(was)
-    return total / max(number, 1.0)
+    if number == 0:
+        raise ValueError(f"none of the {len(data.sets)} sets to be evaluated has a label: there is no loss to take.")
+    return total / number
 
 
 def split_rows(count: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -163,8 +174,13 @@ def _seed(number: int) -> None:
         torch.cuda.manual_seed_all(number)
 
 
-def _divide(parameters: list[nn.Parameter], count: float) -> None:
-    torch._foreach_div_([p.grad for p in parameters if p.grad is not None], count)
+def _mean_gradients(parameters: list[nn.Parameter], count: float, clip: float | None) -> float:
+    """From the gradient of a sum to that of the mean, made no longer than `clip`. Gives the length it had."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    norm = float(nn.utils.get_total_norm(grads)) / count
+    shorter = 1.0 if clip is None else min(1.0, clip / (norm + 1e-6))
+    torch._foreach_mul_(grads, shorter / count)
+    return norm
 
 
 @contextmanager

@@ -41,17 +41,17 @@ class Run:
         """The checkpoint."""
         return None if self.folder is None else self.folder / "checkpoint.safetensors"
 
-    def close_step(self, totals: Tensor) -> None:
-        """One step is done; `totals` holds the sum of its losses and their number."""
+    def close_step(self, summed: float, number: float) -> None:
+        """One step is done: the sum of its losses, and their number."""
         self.step += 1
-        self.loss_sum += float(totals[0])
-        self.loss_count += float(totals[1])
+        self.loss_sum += summed
+        self.loss_count += number
 
     def close_epoch(self, rate: float, validation: float | None, patience: int | None) -> dict[str, float]:
         """One epoch is done: its numbers. Keeps the best weights, and counts epochs without better ones."""
         now = time.monotonic()
         self.seconds, self._clock = self.seconds + now - self._clock, now
-        loss = self.loss_sum / max(self.loss_count, 1.0)
+        loss = self.loss_sum / (self.loss_count or 1.0)
         numbers = {"epoch": self.epoch, "loss": loss, "rate": rate, "seconds": round(self.seconds, 3)}
         if validation is not None:
             numbers["validation"] = validation
@@ -65,11 +65,19 @@ class Run:
         self.epoch, self.step, self.loss_sum, self.loss_count = self.epoch + 1, 0, 0.0, 0.0
         return numbers
 
+    def start_log(self) -> None:
+        """The log of the epochs that the checkpoint knows: those after it come again."""
+        if self.folder is None:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        temporary = self.folder / ".log.jsonl.tmp"
+        temporary.write_text("".join(json.dumps(numbers) + "\n" for numbers in self.history))
+        temporary.replace(self.folder / "log.jsonl")
+
     def log(self, numbers: dict[str, float]) -> None:
         """A line in `log.jsonl`, and in TensorBoard's format where that is installed."""
         if self.folder is None:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "log.jsonl").open("a") as file:
             file.write(json.dumps(numbers) + "\n")
         try:
@@ -107,11 +115,7 @@ class Run:
         if self.path is None or not self.path.exists():
             return
         tensors, facts = checkpoint.load(self.path)
-        if facts["identity"] != self.identity:
-            raise checkpoint.CheckpointError(
-                f"{self.path} belongs to another training: it has {facts['identity']}, this one {self.identity}. "
-                "Choose another folder, or delete the checkpoint to start anew."
-            )
+        self._check_identity(facts["identity"], tensors)
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "best": {}}
         for key, tensor in tensors.items():
             room, name = key.split(".", 1)
@@ -123,11 +127,24 @@ class Run:
         for name in _PLACE:
             setattr(self, name, facts[name])
 
-    def fail(self, loss: float) -> NoReturn:
-        """The loss is not a number any more."""
+    def _check_identity(self, theirs: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """A checkpoint is taken up only by the training that wrote it."""
+        other = [f"{k} {theirs.get(k)!r}, here {v!r}" for k, v in self.identity.items() if theirs.get(k) != v]
+        found = {k.removeprefix("model."): tuple(t.shape) for k, t in tensors.items() if k.startswith("model.")}
+        wanted = {k: tuple(t.shape) for k, t in self.model.state_dict().items()}
+        odd = [k for k in [*wanted, *found] if wanted.get(k) != found.get(k)]
+        other += [f"weights {k!r} of shape {found.get(k)}, here {wanted.get(k)}" for k in odd[:1]]
+        if other:
+            raise checkpoint.CheckpointError(
+                f"{self.path} belongs to another training: it has {'; '.join(other)}. "
+                "Choose another folder, or delete the checkpoint to start anew."
+            )
+
+    def fail(self, what: str, value: float) -> NoReturn:
+        """The loss, or a gradient, is not a number any more."""
         has = self.path is not None and self.path.exists()
         raise TrainingError(
-            f"the loss became {loss} in epoch {self.epoch}, step {self.step}: the weights or the inputs have grown out "
+            f"the {what} became {value} in epoch {self.epoch}, step {self.step}: the weights or inputs have grown out "
             "of range. Try a smaller learning rate, or look at the scale of the features and targets."
             + (f" The last good checkpoint is kept in {self.path}." if has else "")
         )

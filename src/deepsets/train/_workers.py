@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 
 
 class Workers(NamedTuple):
@@ -34,22 +34,22 @@ def share_start(model: nn.Module, world: int) -> None:
             dist.broadcast(tensor, 0)
 
 
-def sum_gradients(parameters: Iterable[nn.Parameter], totals: Tensor, world: int) -> None:
-    """Adds up gradients and `totals` over all processes, in one message.
+def sum_gradients(parameters: Iterable[nn.Parameter], summed: float, number: float, world: int) -> tuple[float, float]:
+    """Adds up gradients, losses and their number over all processes, in one message.
 
     Every process brings the gradient of the *sum* of its losses, so that dividing by the global number of losses
     afterwards gives exactly what one process with the whole batch would have, however uneven the parts.
     """
     if world == 1:
-        return
+        return summed, number
     parameters = [p for p in parameters if p.requires_grad]
-    for p in parameters:
-        if p.grad is None:
-            p.grad = torch.zeros_like(p)
-    parts = [p.grad for p in parameters if p.grad is not None]
-    flat = torch.cat([*(g.reshape(-1).to(torch.float64) for g in parts), totals.reshape(-1).to(torch.float64)])
+    used = torch.tensor([p.grad is not None for p in parameters])
+    parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    every = [*parts, used, torch.tensor([summed, number], dtype=torch.float64)]
+    flat = torch.cat([part.reshape(-1).to(parts[0].device, torch.float64) for part in every])
     dist.all_reduce(flat)
-    *grads, total = flat.split([*(g.numel() for g in parts), totals.numel()])
-    for grad, summed in zip(parts, grads, strict=True):
-        grad.copy_(summed.reshape(grad.shape))
-    totals.copy_(total.reshape(totals.shape))
+    *grads, users, totals = flat.split([part.numel() for part in every])
+    for p, part, grad, used_by in zip(parameters, parts, grads, users.tolist(), strict=True):
+        # What no process used has no gradient, as with one process: a zero would let the optimizer decay the weight.
+        p.grad = part.copy_(grad.reshape(part.shape)) if used_by else None
+    return float(totals[0]), float(totals[1])

@@ -1,0 +1,19 @@
+"""The `deepsets` command: thin, one verb for each thing that can be done with a table of sets."""
+
+import typer
+
+from ._evaluate import evaluate
+from ._explain import explain
+from ._export import export
+from ._fit import fit
+from ._predict import predict
+
+app = typer.Typer(
+    name="deepsets",
+    help="Learning on sets: from a table of members to a model, and from a model to answers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for verb in (fit, predict, evaluate, explain, export):
+    app.command()(verb)
