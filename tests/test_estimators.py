@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_score, train_test_split
@@ -104,6 +105,12 @@ def test_cross_validation_grid_search_pipeline_and_splits_take_sets(kind, form):
 def test_classifiers_are_stratified_by_default():
     X = clouds()
     assert len(cross_val_score(SetClassifier(**SMALL), X, targets(SetClassifier, X), cv=3)) == 3
+
+
+def test_probabilities_can_be_calibrated_by_scikit_learn():
+    X = clouds()
+    calibrated = CalibratedClassifierCV(SetClassifier(**SMALL), cv=2).fit(Sets.from_list(X), targets(SetClassifier, X))
+    np.testing.assert_allclose(calibrated.predict_proba(X).sum(1), 1)
 
 
 def test_tables_are_cross_validated_by_group():

@@ -1,5 +1,8 @@
 """Equivariant layers against dense formulas, one set at a time; and the memory they take."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -135,6 +138,22 @@ def test_members_stored_once_are_mapped_once(monkeypatch):
     layer(Sets(store, torch.tensor([0, 4, 9]), torch.tensor([0, 1, 2, 0, 1, 1, 2, 0, 0])))
     layer(Sets(store, torch.tensor([0, 2]), torch.tensor([1, 1])))
     assert rows == [3, 1]
+
+
+@pytest.mark.parametrize("size", [3, 3000])  # small sets are walked by rows, large ones set by set
+@pytest.mark.parametrize("pool", ["max", "sum"])
+def test_nothing_outlives_a_backward_pass(pool, size):
+    net = nn.Stack(nn.Equivariant(WIDTH, 64, pool=pool, activation="tanh"), nn.Equivariant(64, 64, pool=pool))
+    gc.disable()  # a reference cycle would wait for the collector, and training would grow by every batch until then
+    try:
+        first = net.layers[0](Sets.from_list([torch.randn(size, WIDTH) for _ in range(2)]))
+        out = net.layers[1](first)
+        refs = [weakref.ref(first.values), weakref.ref(out.values)]
+        out.values.sum().backward()
+        del first, out
+        assert [ref() for ref in refs] == [None, None]
+    finally:
+        gc.enable()
 
 
 # ------------------------------------------------------------------------------------------- norms and dropout
