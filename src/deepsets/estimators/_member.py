@@ -1,4 +1,4 @@
-"""A label or a number for each member of a set, and which member is the odd one."""
+"""A label or a number for each member of a set."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from sklearn.metrics import accuracy_score, r2_score
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..nn._segment import segment_max, segment_sum
 from ..sets import Sets
 from ..sets._frame import _missing
 from ..train import Batch
 from ._base import SetEstimator, target_column
 from ._network import MemberNetwork
 from ._read import Read
-from ._set import as_numbers, check_classes, check_outputs, codes, one_per_set, per_member
+from ._targets import as_numbers, check_classes, check_outputs, codes, per_member
 
 
-class _PerMember(SetEstimator):
+class PerMember(SetEstimator):
     _PER_MEMBER = True
     _STEPS = 400
     _WARMUP = 0.1
@@ -115,7 +114,7 @@ def _one_array_a_set(y: Any, sets: Sets) -> bool:
     return arrays and all(np.ndim(part) > 0 for part in y)
 
 
-class MemberRegressor(RegressorMixin, _PerMember):
+class MemberRegressor(RegressorMixin, PerMember):
     """A number (or several) for each member, seen together with its set mates.
 
     >>> rng = np.random.default_rng(0)
@@ -177,7 +176,7 @@ class MemberRegressor(RegressorMixin, _PerMember):
         return _weighed_members(errors, known, batch)
 
 
-class MemberClassifier(ClassifierMixin, _PerMember):
+class MemberClassifier(ClassifierMixin, PerMember):
     """A class for each member, seen together with its set mates.
 
     >>> rng = np.random.default_rng(0)
@@ -244,67 +243,6 @@ class MemberClassifier(ClassifierMixin, _PerMember):
         known = y[:, 0] >= 0
         each = [F.cross_entropy(a[known], y[known, 0], reduction="none") for a in answers]
         return _weighed_members(torch.stack(each).mean(0), known, batch)
-
-
-class OddOneOut(_PerMember):
-    """Which member of a set does not belong: softmax over the members of each set.
-
-    >>> rng = np.random.default_rng(0)
-    >>> X = [rng.normal(size=(5, 2)) for _ in range(40)]
-    >>> y = [i % 5 for i in range(40)]
-    >>> OddOneOut(epochs=2, random_state=0).fit(X, y).predict(X[:2]).shape
-    (2,)
-
-    y: (sets,) the place of the odd member in its set, counted from 0. Every set needs at least one member.
-    """
-
-    def predict_proba(self, X: Any, z: Any = None) -> list[np.ndarray]:
-        """One array (members,) a set: the probability of being the odd one; they add up to 1."""
-        _, sets, context = self._ask(X, z)
-        logs = torch.stack([_log_softmax(a[:, 0], sets) for a in self._answers(sets, context).double()])
-        return np.split(logs.exp().mean(0).numpy(), sets.offsets[1:-1].tolist())
-
-    def predict(self, X: Any, z: Any = None) -> np.ndarray:
-        """(sets,) the place of the odd member."""
-        return np.array([int(part.argmax()) if len(part) else -1 for part in self.predict_proba(X, z)])
-
-    def score(self, X: Any, y: Any, z: Any = None, sample_weight: Any = None) -> float:
-        """The share of sets whose odd member is found."""
-        given, sets, _ = self._ask(X, z)
-        wanted = one_per_set(target_column(X, y), given._replace(sets=sets), "place of the odd member")
-        return float(np.average(self.predict(X, z) == wanted, weights=sample_weight))
-
-    def _targets(self, y: Any, given: Read, *, first: bool) -> Sets:
-        places = one_per_set(y, given, "place of the odd member")
-        sets = given.sets
-        assert sets is not None
-        if places.dtype.kind not in "iu":
-            raise ValueError(f"y must hold the place of the odd member of each set, integers; found {places.dtype}.")
-        sizes = sets.sizes.numpy()
-        if ((places < 0) | (places >= sizes)).any():
-            b = int(((places < 0) | (places >= sizes)).argmax())
-            raise ValueError(f"set {b} has {sizes[b]} members, but its odd one would be at place {places[b]}.")
-        marks = torch.zeros(sets.total, 1)
-        marks[sets.offsets[:-1] + torch.from_numpy(places.astype(np.int64))] = 1
-        return sets.members().with_values(marks)
-
-    def _outputs(self, y: Tensor | Sets) -> int:
-        return 1
-
-    def _loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor | float]:
-        assert isinstance(batch.y, Sets)
-        wanted = batch.y.values[:, 0] == 1
-        logs = torch.stack([_log_softmax(a[:, 0], batch.sets) for a in model.answers(batch.sets, batch.z)])
-        errors = -logs[:, wanted].mean(0)
-        if batch.weight is None:
-            return errors.sum(), float(len(errors))
-        return (errors * batch.weight).sum(), batch.weight.sum()
-
-
-def _log_softmax(scores: Tensor, sets: Sets) -> Tensor:
-    """(N,) -> (N,): log of the softmax over the members of each set."""
-    shifted = scores - sets.spread(segment_max(scores.detach()[:, None], sets))[:, 0]
-    return shifted - sets.spread(segment_sum(shifted.exp()[:, None], sets))[:, 0].log()
 
 
 def _some(sets: Sets, keep: float) -> tuple[Tensor, Tensor]:

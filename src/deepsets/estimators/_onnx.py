@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from ..export import export_onnx
 from ..sets import Sets
-from ._member import MemberClassifier, OddOneOut, _log_softmax
+from ._member import MemberClassifier
+from ._odd import OddOneOut, log_softmax
 from ._set import SetClassifier
 
 
@@ -43,5 +44,5 @@ class _Final(nn.Module):
         if self.classes:
             return answers.softmax(-1).mean(0)
         if self.odd:
-            return torch.stack([_log_softmax(each[:, 0], sets) for each in answers]).exp().mean(0)[:, None]
+            return torch.stack([log_softmax(each[:, 0], sets) for each in answers]).exp().mean(0)[:, None]
         return self.network.unscale(answers.mean(0))
