@@ -6,6 +6,8 @@ import argparse
 import importlib
 import json
 
+from .results import write
+
 QUICK = ("pooling", "heavy_tail", "point_clouds", "memory")
 
 
@@ -17,6 +19,8 @@ def main() -> None:
     found = {}
     for name in args.names:
         found[name] = importlib.import_module(f"benchmarks.{name}").run()
+        if name in QUICK:  # the others write their results themselves
+            write(f"speed-{name.replace('_', '-')}", found[name])
         if not args.json:
             print(f"\n{name}")
             for row in found[name]:
