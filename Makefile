@@ -10,7 +10,7 @@ demo: $(VENV)/base
 	$(BIN)/python -m deepsets.demo
 
 test: lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check src tests benchmarks
@@ -27,7 +27,7 @@ bench: $(VENV)/bench
 $(VENV)/base: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(PIP) -e .
+	$(PIP) -e ".[plots]"
 	touch $@
 
 $(VENV)/dev: $(VENV)/base

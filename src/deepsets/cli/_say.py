@@ -43,8 +43,8 @@ def show(facts: dict[str, Any], title: str) -> None:
     Console().print(table)
 
 
-def show_json(facts: dict[str, Any]) -> None:
-    """One JSON object on standard output."""
+def show_json(facts: dict[str, Any] | list[dict[str, Any]]) -> None:
+    """One JSON value on standard output."""
     typer.echo(json.dumps(facts, ensure_ascii=False, indent=1))
 
 

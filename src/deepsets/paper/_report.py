@@ -1,0 +1,101 @@
+"""`RESULTS.md`, `report.html` and the figures, from the records of the runs alone."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from ._experiment import Experiment
+from ._page import Section, page
+from ._record import Record, records, slug
+from ._registry import NAMES, experiment
+from ._rows import rows
+from ._tables import markdown, table
+
+
+def report(folder: str | Path = "results") -> tuple[Path, Path]:
+    """Writes `RESULTS.md` beside the folder of results, `report.html` and `figures/` into it; gives both files.
+
+    >>> report("results")  # doctest: +SKIP
+    (PosixPath('RESULTS.md'), PosixPath('results/report.html'))
+
+    An experiment that has full runs is shown by these, else by its quick ones.
+    """
+    folder = Path(folder)
+    found = records(folder)
+    if not found:
+        raise FileNotFoundError(f"there are no results in {folder}: `deepsets paper run NAME` makes some.")
+    sections = []
+    for name in NAMES:
+        mine = [record for record in found if record.experiment == name]
+        full = any(record.full for record in mine)
+        if mine:
+            sections.append(_section(experiment(name), [record for record in mine if record.full == full]))
+    foot = _made_with(found)
+    texts = []
+    for section in sections:
+        pictures = []
+        for title, svg in section.figures:
+            picture = folder / "figures" / f"{section.name}-{slug(title)}.svg"
+            _write(picture, svg)
+            pictures.append(f"![{title}]({folder.name}/figures/{picture.name})")
+        lines = [f"## {section.title}", section.about, markdown(section.table), *pictures]
+        if section.reductions:
+            lines.append("Against the protocol of the paper:\n" + "\n".join(f"- {line}" for line in section.reductions))
+        texts.append("\n\n".join(lines))
+    head = (
+        "# The paper's experiments, measured again\n\nMade by `deepsets paper report` from `results/`. Each cell: what "
+        "we measured, mean ± deviation over seeds, and in brackets the paper's number. **Bold**: the best of its line."
+    )
+    return (
+        _write(folder.parent / "RESULTS.md", "\n\n".join([head, *texts, foot]) + "\n"),
+        _write(folder / "report.html", page(sections, foot)),
+    )
+
+
+def _section(about: Experiment, found: list[Record]) -> Section:
+    made = table(rows(found), list(about.methods))
+    seeds, seconds = sorted({record.seed for record in found}), _seconds(found)
+    text = (
+        f"Section {about.section} of the paper. Data: {found[0].data}. "
+        f"{'Full' if found[0].full else 'Quick'} protocol, seeds {', '.join(map(str, seeds))}; {seconds}. {about.notes}"
+    )
+    figures = [(title, _svg(draw, found)) for title, draw in about.figures.items()]
+    return Section(about.name, about.title, text.strip(), found[0].reductions, made, figures)
+
+
+def _seconds(found: list[Record]) -> str:
+    """How long a run of each method took, mean over seeds."""
+    texts = []
+    for method, runs in groupby(sorted(found, key=lambda r: r.method), key=lambda r: r.method):
+        times = [sum(part["seconds"] for part in run.parts.values()) for run in runs]
+        texts.append(f"{method} {sum(times) / len(times):.0f} s")
+    return "a run took: " + ", ".join(texts)
+
+
+def _svg(draw, found: Sequence[Record]) -> str:  # type: ignore[no-untyped-def]  # matplotlib is an extra, its types too
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise ImportError("the report has figures: pip install 'deepsets[plots]'.") from None
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "deepsets", "font.size": 9, "figure.dpi": 100}):
+        out = io.StringIO()
+        draw(found).savefig(out, format="svg", bbox_inches="tight", metadata={"Date": None})
+    text = out.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _made_with(found: list[Record]) -> str:
+    dates, latest = sorted({r.date for r in found}), max(found, key=lambda r: r.date)
+    versions = ", ".join(f"{name} {number}" for name, number in latest.versions.items())
+    return f"Runs of {dates[0]} to {dates[-1]}, Python {latest.python}, {versions}."
+
+
+def _write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text)
+    temporary.replace(path)
+    return path
