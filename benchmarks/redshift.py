@@ -7,35 +7,18 @@ Fold seeds 0-4; the defaults were chosen with fold seeds from 100 on. Scatter: m
 
 from __future__ import annotations
 
-import gzip
-import re
 import time
 
 import numpy as np
 import torch
 from sklearn.model_selection import GroupKFold
 
+from deepsets.datasets import splus
 from deepsets.estimators import MemberRegressor
 
-from .results import data_folder, write
+from .results import write
 
 SEEDS = range(5)
-NAME = "cluster.gals.sel.dens_zspec020_membership_probs_r200"
-
-
-def read() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Features (galaxies, 12), z_spec, cluster numbers, the catalogue's photometric z; members (Flagm = 0) only."""
-    folder = data_folder() / "splus"
-    names = re.findall(r"^#\s*\d+\)\s*(\S+)", (folder / f"{NAME}.header").read_text(), re.M)
-    with gzip.open(folder / f"{NAME}n.dat.gz", "rt") as file:
-        rows = [line.split() for line in file if line.strip() and not line.startswith("#")]
-    column = {name: np.array([row[i] for row in rows]) for i, name in reversed(list(enumerate(names)))}
-    member = column["Flagm"].astype(float) == 0
-    bands = np.array([[float(v) for v in row[2:14]] for row in rows])[member]
-    bands[bands >= 90] = np.nan
-    features = np.hstack([bands[:, 7:8], bands[:, :-1] - bands[:, 1:]])
-    clusters = np.unique(column["cluster-index"][member], return_inverse=True)[1]
-    return features, column["zspec"][member].astype(float), clusters, column["zphot"][member].astype(float)
 
 
 def scatter(z: np.ndarray, found: np.ndarray) -> float:
@@ -59,7 +42,8 @@ def predict(x: np.ndarray, z: np.ndarray, groups: np.ndarray, clusters: np.ndarr
 
 def run() -> list[dict[str, object]]:
     torch.set_num_threads(1)  # these networks are small: a second thread only waits
-    x, z, clusters, photometric = read()
+    x, z, photometric, names = splus.load()
+    clusters = np.unique(names, return_inverse=True)[1]
     rows: list[dict[str, object]] = []
     for method, groups in (("MemberRegressor()", clusters), ("the same, blind to the set", np.arange(len(z)))):
         start = time.perf_counter()
