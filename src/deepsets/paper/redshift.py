@@ -179,7 +179,7 @@ EXPERIMENT = Experiment(
     ),
     reductions=lambda full: (
         [
-            "S-PLUS (101 clusters, 1,078 galaxies with a spectrum and 742 set mates without, 12 bands, 10 folds grouped "
+            "S-PLUS (101 clusters, 1,078 galaxies with a spectrum, 742 set mates without, 12 bands, 10 folds grouped "
             "by cluster) and a generated catalogue stand in for redMaPPer's members, whose table was not to be had",
             "each seed is another assignment of clusters to folds",
         ]
