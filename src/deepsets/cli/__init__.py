@@ -3,10 +3,13 @@
 import typer
 
 from ._evaluate import evaluate
+from ._expand import expand
 from ._explain import explain
 from ._export import export
 from ._fit import fit
+from ._paper import app as paper
 from ._predict import predict
+from ._serve import serve
 
 app = typer.Typer(
     name="deepsets",
@@ -15,5 +18,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (fit, predict, evaluate, explain, export):
+for verb in (fit, predict, evaluate, explain, export, expand, serve):
     app.command()(verb)
+app.add_typer(paper, name="paper")

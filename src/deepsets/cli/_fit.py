@@ -16,18 +16,22 @@ from ._say import names, sentences, show, show_json
 @sentences
 def fit(
     table: Annotated[Path, typer.Argument(help="Parquet, CSV, Arrow/Feather, JSON lines or NPZ.")],
-    target: Annotated[str, typer.Option(help="The column to learn (several for regression: a,b).")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model folder to write.")],
+    target: Annotated[str | None, typer.Option(help="The column to learn (several for regression: a,b).")] = None,
     by: Annotated[str | None, typer.Option(help="The column that names the set, where a row is a member.")] = None,
     task: Annotated[
         str | None,
         typer.Option(
-            help="set-regression, set-classification, member-regression, member-classification or odd-one-out; "
-            "guessed if not given."
+            help="set-regression, set-classification, member-regression, member-classification, odd-one-out or "
+            "expansion; guessed from the target if not given."
         ),
     ] = None,
     features: Annotated[str | None, typer.Option(help="Feature columns: a,b (default: all others).")] = None,
     z_columns: Annotated[str | None, typer.Option(help="Columns known of the whole set: a,b.")] = None,
+    element: Annotated[str | None, typer.Option(help="Expansion: the column of the elements.")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Expansion: bayesian-sets (default), deep-sets or nearest-vectors.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the sets.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same model.")] = 0,
     impute: Annotated[bool, typer.Option("--impute", help="Replace missing features by the training mean.")] = False,
@@ -44,16 +48,22 @@ def fit(
       deepsets fit galaxies.parquet --by cluster_id --target z -o model/
       deepsets fit bags.csv --by bag --target active --features f1,f2 -o model/
       deepsets fit nested.jsonl --target label --epochs 50 --seed 1 -o model/
+      deepsets fit sales.csv --task expansion --by receipt --element item -o model/
     """
     from .. import estimators, store
     from ._ask import check_values
-    from ._tasks import TASKS, check_target, guess, targets
+    from ._expansion import fit_expansion
+    from ._tasks import EXPANSION, TASKS, check_target, guess, targets
 
-    if task is not None and task not in TASKS:
-        raise typer.BadParameter(f"{task!r} is none of {', '.join(TASKS)}.", param_hint="--task")
+    if task is not None and task not in (*TASKS, EXPANSION):
+        raise typer.BadParameter(f"{task!r} is none of {', '.join([*TASKS, EXPANSION])}.", param_hint="--task")
+    _check_options(task, target=target, features=features, z_columns=z_columns, element=element, method=method)
     store.check_free(output, overwrite)
     if not output.resolve().parent.is_dir():
         raise ValueError(f"the folder {output.resolve().parent} does not exist.")
+    if task == EXPANSION:
+        fit_expansion(table, output, by, element, method, epochs, seed, overwrite, as_json)
+        return
     columns, sets = _read(table, by, names(features) or None, names(z_columns), names(target))
     task = task or guess(sets)
     schema = _schema(table, columns, sets, task)
@@ -84,6 +94,19 @@ def fit(
         show_json(schema | {name.replace(" ", "_"): value for name, value in result.items()})
     else:
         show(result, "\nWhat was learnt")
+
+
+def _check_options(task: str | None, **given: str | None) -> None:
+    """An option that the task does not know, or lacks, is a command that was written wrong."""
+    from ._tasks import EXPANSION
+
+    if task != EXPANSION and given["target"] is None:
+        raise typer.BadParameter("say which column is to be learnt.", param_hint="--target")
+    wrong = ("target", "features", "z_columns") if task == EXPANSION else ("element", "method")
+    for name in wrong:
+        if given[name] is not None:
+            which = "not for" if task == EXPANSION else "for"
+            raise typer.BadParameter(f"it is {which} --task {EXPANSION}.", param_hint=f"--{name.replace('_', '-')}")
 
 
 def _read(path: Path, by: str | None, features: list[str] | None, z: list[str], target: list[str]) -> tuple[Any, Any]:

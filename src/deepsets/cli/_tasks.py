@@ -15,6 +15,7 @@ TASKS = {
     "member-classification": "MemberClassifier",
     "odd-one-out": "OddOneOut",
 }
+EXPANSION = "expansion"  # has no target: it is told, never guessed
 MOST_CLASSES = 10  # integers with more different values are taken as numbers
 
 

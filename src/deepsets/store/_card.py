@@ -16,16 +16,23 @@ _WHAT = {
 def card(config: dict[str, Any], name: str, loss: float | None) -> str:
     """README.md of a model folder. loss: of the last epoch of the training, if it is known."""
     fitted, params = config["fitted"], config["params"]
+    expander = config["class"] not in _WHAT
+    if expander:
+        what, kind = "finds the elements that go with a few given ones", "an expander"
+        asked = f"model.expand([{', '.join(map(repr, fitted['vocabulary_'][:2]))}], k=10"
+        asked += ", z=…)" if fitted["n_context_"] else ")"
+    else:
+        what, kind = f"predicts {_predicts(config['class'], fitted)}", "an estimator"
+        asked = "answers = model.predict(X)" + ("  # and z=…" if fitted["n_context_"] else "")
     lines = [
         f"# {name}",
         "",
-        f"`{config['class']}`, an estimator of the Python library deepsets. "
-        f"It predicts {_predicts(config['class'], fitted)}.",
+        f"`{config['class']}`, {kind} of the Python library deepsets. It {what}.",
         "",
         "```python",
         "import deepsets",
         f'model = deepsets.load("{name}")',
-        "answers = model.predict(X)" + ("  # and z=…" if fitted["n_context_"] else ""),
+        asked,
         "```",
         "",
         "## What it looks at",
@@ -38,7 +45,7 @@ def card(config: dict[str, Any], name: str, loss: float | None) -> str:
     if params.get("by"):
         lines.append(f"- in tables with a row for each member, the set is named by `{params['by']}`")
     missing = "replaced by the training mean" if params.get("impute") else "refused"
-    lines += [f"- missing features (NaN) are {missing}", "", "## How it was trained", ""]
+    lines += [*([] if expander else [f"- missing features (NaN) are {missing}"]), "", "## How it was trained", ""]
     if "n_sets_" in fitted:
         lines.append(f"- on {fitted['n_sets_']:,} sets with {fitted['n_members_']:,} members")
     if loss is not None:

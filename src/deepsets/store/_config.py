@@ -6,6 +6,7 @@ import hashlib
 import importlib.metadata
 import json
 import platform
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -26,17 +27,20 @@ class ModelFolderError(ValueError):
 def registry() -> dict[str, type]:
     """The estimators a folder may hold, by name. Nothing else is ever made from a folder."""
     from .. import estimators as e
+    from .. import expand
 
-    classes = (e.SetRegressor, e.SetClassifier, e.MemberRegressor, e.MemberClassifier, e.OddOneOut)
-    return {kind.__name__: kind for kind in classes}
+    classes = [e.SetRegressor, e.SetClassifier, e.MemberRegressor, e.MemberClassifier, e.OddOneOut]
+    classes += [c for c in vars(expand).values() if isinstance(c, type) and issubclass(c, expand.Expander)]
+    return {kind.__name__: kind for kind in classes if kind is not expand.Expander}
 
 
-def to_config(estimator: Any, weights: str) -> dict[str, Any]:
-    """The contents of config.json. weights: the sha256 of the weights file."""
-    params = {name: value for name, value in estimator.get_params().items() if name not in NOT_KEPT}
+def to_config(estimator: Any, weights: str, elsewhere: Collection[str] = ()) -> dict[str, Any]:
+    """The contents of config.json. weights: sha256 of the weights file; elsewhere: what is learnt and stands in it."""
+    not_kept = {*NOT_KEPT, *getattr(estimator, "_not_saved", ())}
+    params = {name: value for name, value in estimator.get_params().items() if name not in not_kept}
     if isinstance(params.get("random_state"), np.random.RandomState):
         params["random_state"] = None  # a generator in the middle of its stream is no setting
-    fitted = {n: v for n, v in vars(estimator).items() if n.endswith("_") and n not in _NOT_FITTED_DATA}
+    fitted = {n: v for n, v in vars(estimator).items() if n.endswith("_") and n not in (*_NOT_FITTED_DATA, *elsewhere)}
     config = {
         "format": FORMAT,
         "format_version": VERSION,
@@ -108,7 +112,8 @@ def to_estimator(config: dict[str, Any]) -> Any:
         if not name.endswith("_") or name.startswith("__") or hasattr(kind, name) or name in _NOT_FITTED_DATA:
             raise ModelFolderError(f"its config.json gives {name!r} as learnt, which a {kind.__name__} does not learn.")
         setattr(estimator, name, _value(value, name))
-    _check(estimator)
+    if hasattr(estimator, "n_outputs_") or not hasattr(estimator, "expand"):
+        _check(estimator)
     return estimator
 
 

@@ -18,12 +18,13 @@ from torch import Tensor
 
 from ._card import card
 from ._config import ModelFolderError, parse, registry, to_config, to_estimator
+from ._expander import names, pack, unpack
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 
 
 def save(estimator: Any, path: str | Path, overwrite: bool = False) -> Path:
-    """Writes a fitted estimator to a new folder: `config.json`, `model.safetensors` and a model card, `README.md`.
+    """Writes a fitted estimator or expander to a new folder: `config.json`, `model.safetensors`, a card `README.md`.
 
     >>> import numpy as np, tempfile
     >>> from deepsets.estimators import SetRegressor
@@ -41,15 +42,20 @@ def save(estimator: Any, path: str | Path, overwrite: bool = False) -> Path:
     `verbose` and `history_` of the estimator are not kept.
     """
     name = type(estimator).__name__
-    if registry().get(name) is not type(estimator):
+    kind: Any = registry().get(name)
+    if kind is not type(estimator):
         raise ModelFolderError(f"a model folder holds one of {', '.join(registry())}; found a {name}.")
-    if not hasattr(estimator, "network_"):
+    expander = hasattr(kind, "expand")
+    if not hasattr(estimator, "vocabulary_" if expander else "network_"):
         raise NotFittedError(f"this {name} is not fitted yet: there is nothing to save.")
     path = Path(path)
     check_free(path, overwrite)
-    tensors = {n: t.detach().cpu().contiguous().clone() for n, t in estimator.network_.state_dict().items()}
+    if expander:
+        tensors = pack(estimator)
+    else:
+        tensors = {n: t.detach().cpu().contiguous().clone() for n, t in estimator.network_.state_dict().items()}
     weights = safetensors.torch.save(tensors)
-    config = to_config(estimator, hashlib.sha256(weights).hexdigest())
+    config = to_config(estimator, hashlib.sha256(weights).hexdigest(), names(tensors) if expander else ())
     history = getattr(estimator, "history_", None)
     text = card(config, path.name or "model", history[-1]["loss"] if history else None)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,7 +93,13 @@ def load(path: str | Path) -> Any:
                 f"its {WEIGHTS} ({len(weights)} bytes) is not the file that was saved: the checksum differs. "
                 "It may be cut short, damaged or of another model."
             )
-        estimator.network_ = _network(estimator, _tensors(weights))
+        tensors = _tensors(weights)
+        if hasattr(estimator, "expand"):
+            tensors = unpack(estimator, tensors)
+        if hasattr(estimator, "_new_network"):
+            estimator.network_ = _network(estimator, tensors)
+        if hasattr(estimator, "expand"):
+            estimator._after_load()
     except ModelFolderError as error:
         raise ModelFolderError(f"{path} cannot be loaded: {error}") from None
     return estimator

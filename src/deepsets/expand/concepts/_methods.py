@@ -1,0 +1,59 @@
+"""The expanders by name, with settings that suit sets of tokens such as concepts or baskets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .._base import Expander
+from .._bayesian import BayesianSets
+from .._learned import SetExpander
+from .._read import read_sets
+from .._vectors import NearestVectors
+from ._set_vectors import set_vectors
+
+METHODS = ("bayesian-sets", "deep-sets", "nearest-vectors")
+
+
+def fit_expander(
+    sets: Iterable[Iterable[Any]],
+    method: str = METHODS[0],
+    vocabulary: Sequence[Any] | None = None,
+    *,
+    epochs: int | None = None,
+    seed: int = 0,
+    verbose: bool = False,
+) -> Expander:
+    """An expander of sets of tokens.
+
+    >>> baskets = [["milk", "bread"], ["bread", "butter", "milk"], ["nails", "hammer"], ["hammer", "saw", "nails"]]
+    >>> [found.element for found in fit_expander(baskets, "nearest-vectors").expand(["milk"], k=2)]
+    ['bread', 'butter']
+
+    method: one of `METHODS`. "deep-sets" is a `SetExpander` whose embedding starts from the vectors that
+        "nearest-vectors" uses (`set_vectors`), and the only one that `epochs` and `seed` matter to. The prior of
+        "bayesian-sets" counts for a tenth of the vocabulary: with a weaker one, a set that holds one member of the
+        query counts nearly as much as one that holds them all.
+    vocabulary: all elements, in the order that decides ties; by default as they come.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; found {method!r}.")
+    ids, words = read_sets(sets, list(vocabulary or []), vocabulary is not None)
+    if not ids.total:
+        raise ValueError("there is nothing to learn from: no set holds an element.")
+    if method == "bayesian-sets":
+        return BayesianSets(strength=max(2.0, len(words) / 10)).fit(ids, vocabulary=words)
+    vectors = (words, set_vectors(ids, len(words)))
+    if method == "nearest-vectors":
+        return NearestVectors(vectors, center=False, components=0).fit(ids, vocabulary=words)
+    return SetExpander(
+        loss="softmax",
+        vectors=vectors,
+        query=(2, 5),
+        negatives=1024,
+        batch_size=256,
+        learning_rate=2e-3,
+        epochs=epochs or 10,
+        random_state=seed,
+        verbose=verbose,
+    ).fit(ids, vocabulary=words)

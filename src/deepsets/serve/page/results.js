@@ -1,0 +1,156 @@
+// One column for each expander: what it would add, how well the members fit, and what it cannot answer.
+
+import { ask } from "./api.js";
+import { el, long, say, tell } from "./dom.js";
+
+const STEP = 10; // additions at first, and with each "more"
+const MOST = 50; // additions, and members that are asked for one by one
+
+const KNOWN = {
+  SetExpander: ["Deep Sets", "Has learnt from whole sets what makes members belong together."],
+  BayesianSets: ["Bayesian Sets", "How much likelier an element is once the set has been seen. Nothing is trained."],
+  BlendedExpander: ["Blend", "Weighs common sets, near vectors and frequency, as it has learnt from the sets."],
+  NearestVectors: ["Nearest vectors", "The elements whose vectors are closest to those of the set."],
+};
+
+export class Column {
+  #model;
+  #query;
+  #k = STEP;
+  #asked = null;
+  #list;
+  #note;
+  #more;
+
+  constructor(model, query, place, alone) {
+    this.#model = model;
+    this.#query = query;
+    const [title, about] = KNOWN[model.class] ?? [model.name, ""];
+    const id = `column-${place}`;
+    this.#list = el("ol", { "aria-labelledby": id });
+    this.#note = el("p", { class: "note" });
+    this.#more = el("button", { type: "button", class: "more", hidden: true, onclick: () => this.#longer() }, "Show more");
+    this.root = el("section", { class: "column", "aria-labelledby": id, "data-model": model.name },
+      el("h2", { id }, alone(model.class) ? title : `${title}: ${model.name}`), el("p", { class: "about quiet" }, about),
+      this.#note, this.#list, el("div", { class: "foot" }, this.#more, el("p", { class: "quiet" }, upper(model.about))));
+    this.root.addEventListener("keydown", (event) => this.#key(event));
+  }
+
+  /** Asks for the query as it is; gives what it says of the members, or null if it was overtaken. */
+  async update() {
+    this.#asked?.abort();
+    const asked = (this.#asked = new AbortController());
+    const members = [...this.#query.members];
+    if (!members.length) {
+      this.root.removeAttribute("aria-busy");
+      this.#show([]);
+      return {};
+    }
+    this.root.setAttribute("aria-busy", "true");
+    try {
+      const found = await this.#answer(members, asked.signal);
+      if (asked.signal.aborted) return null;
+      this.#show(found.candidates);
+      return { ...found, ...ruled(found) };
+    } catch (error) {
+      if (asked.signal.aborted) return null;
+      this.#show([]);
+      return { note: error.message, unknown: error.ofQuestion && members.length === 1 ? members : [] };
+    } finally {
+      if (asked === this.#asked) this.root.removeAttribute("aria-busy");
+    }
+  }
+
+  /** What it cannot answer, where the other columns do not say the same. */
+  note(sentence = "") {
+    this.#note.textContent = sentence;
+  }
+
+  async #answer(members, signal) {
+    const model = this.#model.name;
+    try {
+      return await this.#both(members, signal);
+    } catch (error) {
+      if (!error.ofQuestion || members.length < 2 || members.length > MOST) throw error;
+      // One strange word should not silence the column: ask which it knows, and go on with those.
+      const known = await Promise.all(this.#query.spelt(members).map((member) =>
+        ask("v1/score", { model, query: [member], candidates: [member] }, signal).then(() => true, () => false)));
+      const rest = members.filter((_, place) => known[place]);
+      if (!rest.length || rest.length === members.length) throw error;
+      const found = await this.#both(rest, signal);
+      return { ...found, note: error.message, unknown: members.filter((_, place) => !known[place]) };
+    }
+  }
+
+  async #both(members, signal) {
+    const model = this.#model.name;
+    const query = this.#query.spelt(members);
+    const [{ candidates }, judged] = await Promise.all([
+      ask("v1/expand", { model, query, k: this.#k }, signal),
+      members.length > 1 ? ask("v1/fits", { model, query }, signal).catch(none) : none(),
+    ]);
+    const odd = members[judged.odd] ?? null;
+    return { candidates, odd, fits: new Map(judged.fits.map((fit, place) => [members[place], fit])), unknown: [] };
+  }
+
+  #show(candidates) {
+    const active = document.activeElement;
+    const place = [...this.#list.children].findIndex((row) => row.contains(active));
+    const [low, high] = ruler(candidates.map((candidate) => candidate.score));
+    const rows = candidates.map(({ element, score }) => this.#row(String(element), tell(score, high), share(score, low, high)));
+    this.#list.replaceChildren(...rows);
+    this.#list.hidden = !rows.length;
+    this.#more.hidden = candidates.length < this.#k || this.#k >= MOST;
+    if (place >= 0) rows[Math.min(place, rows.length - 1)]?.firstChild.focus({ preventScroll: true });
+  }
+
+  #row(element, score, width) {
+    const button = el("button", { type: "button", "data-element": element, onclick: () => this.#take(element) },
+      long(el("i", { "aria-hidden": "true" }), width), el("span", { class: "plus", "aria-hidden": "true" }, "+"),
+      el("span", { class: "hidden" }, "Add "), el("span", { class: "name" }, element),
+      el("span", { class: "hidden" }, ", score "), el("span", { class: "score" }, score));
+    return el("li", {}, button);
+  }
+
+  #take(element) {
+    this.#query.add([element]);
+    say(`Added ${element}.`);
+  }
+
+  async #longer() {
+    const before = this.#list.children.length;
+    this.#k += STEP;
+    await this.update();
+    this.#list.children[before]?.firstChild.focus();
+  }
+
+  #key(event) {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!by || !event.target.dataset.element) return;
+    const row = event.target.parentElement;
+    (by > 0 ? row.nextSibling : row.previousSibling)?.firstChild.focus();
+    event.preventDefault();
+  }
+}
+
+/** Bars begin at 0 where all scores are positive, else a little below the lowest. */
+function ruler(scores) {
+  const finite = scores.filter(Number.isFinite);
+  const [low, high] = [Math.min(...finite), Math.max(...finite)];
+  return low >= 0 ? [0, high] : [low - 0.15 * (high - low), high];
+}
+
+function share(score, low, high) {
+  return Number.isFinite(score) && high > low ? Math.max(0.03, Math.min(1, (score - low) / (high - low))) : 0.03;
+}
+
+/** Of large sets the server does not say how the members fit; what it would add it says all the same. */
+const none = () => ({ fits: [], odd: null });
+
+const upper = (sentence) => sentence.charAt(0).toUpperCase() + sentence.slice(1);
+
+/** The members' fits on the ruler of the column's scores, so that a full bar fits as well as the best addition. */
+function ruled({ candidates, fits }) {
+  const [low, high] = ruler([...candidates.map((candidate) => candidate.score), ...fits.values()]);
+  return { fits: new Map([...fits].map(([member, fit]) => [member, { fit, share: share(fit, low, high) }])) };
+}

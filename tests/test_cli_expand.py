@@ -1,0 +1,156 @@
+"""`deepsets expand` and `deepsets fit --task expansion`: what they answer, and what they say."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import deepsets
+from deepsets.cli import app
+
+pytest.importorskip("pyarrow")
+
+BASKETS = [["milk", "bread"], ["bread", "butter", "milk"], ["nails", "hammer"], ["hammer", "saw", "nails"]]
+
+
+def run(*args: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(arg) for arg in args])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result.stdout if code == 0 else result.stderr
+
+
+def answers(*args: object) -> list[str]:
+    return [found["element"] for found in json.loads(run("expand", *args, "--json"))["answers"]]
+
+
+def fit(table: Path, *args: object, code: int = 0) -> str:
+    return run("fit", table, "--task", "expansion", "-o", table.parent / "model", *args, code=code)
+
+
+@pytest.fixture
+def baskets(tmp_path) -> Path:
+    path = tmp_path / "baskets.txt"
+    path.write_text("\n".join(",".join(basket) for basket in BASKETS))
+    return path
+
+
+# ----------------------------------------------------------------------------------------------------------- expand
+
+
+def test_words_bring_more_like_them_in_a_table_with_bars():
+    said = run("expand", "lion", "tiger", "leopard", "-k", 3)
+    assert len(said.strip().splitlines()) == 3
+    assert "cheetah" in said
+    assert "█" * 20 in said.splitlines()[0]
+
+
+def test_capitals_and_underscores_do_not_matter():
+    assert answers("LION", "Grand_Piano") == answers("lion", "grand piano")
+    assert answers("france", "italy") == answers("France", "ITALY", "france")
+
+
+def test_excluded_words_are_not_found():
+    first, *rest = answers("lion", "tiger", "-k", 4)
+    assert answers("lion", "tiger", "-k", 3, "--exclude", first.upper()) == rest
+
+
+def test_words_may_come_from_a_file(tmp_path):
+    (tmp_path / "words.txt").write_text("tiger\n\ngrand piano\n")
+    assert answers("lion", "--from", tmp_path / "words.txt") == answers("lion", "tiger", "grand piano")
+    assert answers("--from", tmp_path / "words.txt") == answers("tiger", "grand piano")
+
+
+def test_an_odd_member_is_named_only_where_it_is_clear():
+    assert "hammer does not seem to belong" in run("expand", "lion", "tiger", "hammer", "leopard")
+    found = json.loads(run("expand", "lion", "tiger", "hammer", "leopard", "--fits", "--json"))
+    assert found["odd"] == "hammer"
+    assert min(found["fits"], key=lambda m: m["fit"])["element"] == "hammer"
+    for words in (["lion", "tiger", "leopard"], ["lion", "hammer"], ["lion", "hammer", "physics"], ["lion"]):
+        assert json.loads(run("expand", *words, "--json"))["odd"] is None
+    assert "How well each goes with the others" in run("expand", "lion", "tiger", "--fits")
+
+
+def test_unknown_words_are_named_with_near_spellings():
+    said = run("expand", "lion", "tigerr", code=1)
+    assert "'tigerr' (near it: tiger" in said
+
+
+def test_commands_that_are_written_wrong(tmp_path):
+    assert "at least one word" in " ".join(run("expand", code=2).replace("│", "").split())
+    assert "is none of bayesian-sets" in run("expand", "lion", "--method", "magic", code=2)
+    assert "a model has its method" in run("expand", "lion", "--method", "deep-sets", "--model", tmp_path, code=2)
+    assert "does not exist" in run("expand", "lion", "--model", tmp_path / "none", code=1)
+    run("expand", "lion", "-k", 0, code=2)
+
+
+# -------------------------------------------------------------------------------------------------------------- fit
+
+
+@pytest.mark.parametrize("method", ["bayesian-sets", "deep-sets", "nearest-vectors"])
+def test_a_model_of_baskets_is_fitted_and_asked(method, baskets):
+    said = json.loads(fit(baskets, "--method", method, "--epochs", 1, "--json"))
+    assert (said["sets"], said["members"], said["elements"]) == (4, 10, 6)
+    assert said["sizes"] == {"min": 2, "median": 2.5, "max": 3}
+    found = answers("--model", baskets.parent / "model", "milk", "-k", 2)
+    assert len(found) == 2
+    if method != "deep-sets":
+        assert set(found) == {"bread", "butter"}
+
+
+def test_all_shapes_of_tables_give_the_same_sets(baskets, tmp_path):
+    pd = pytest.importorskip("pandas")
+    long = pd.DataFrame([(b, item, 1.5) for b, basket in enumerate(BASKETS) for item in basket])
+    long.columns = ["receipt", "item", "price"]
+    long.to_csv(tmp_path / "long.csv", index=False)
+    long[["receipt", "item"]].to_parquet(tmp_path / "two.parquet")
+    pd.DataFrame({"items": BASKETS}).to_json(tmp_path / "nested.jsonl", orient="records", lines=True)
+    (tmp_path / "lines.csv").write_text("\n".join(", ".join(f'"{item}"' for item in basket) for basket in BASKETS))
+    (tmp_path / "blanks.txt").write_text("\n\n".join(" ".join(basket) for basket in BASKETS))
+    expected = None
+    for name, options in {
+        "baskets.txt": [],
+        "long.csv": ["--by", "receipt", "--element", "item"],
+        "two.parquet": ["--by", "receipt"],
+        "nested.jsonl": [],
+        "lines.csv": [],
+        "blanks.txt": [],
+    }.items():
+        fit(tmp_path / name, *options, "--overwrite")
+        model = deepsets.load(tmp_path / "model")
+        expected = expected or model.expand(["milk"])
+        assert model.expand(["milk"]) == expected, name
+
+
+def test_numbers_are_elements_like_words(tmp_path):
+    (tmp_path / "ids.csv").write_text("who,film\n1,16777217\n1,5\n2,16777217\n2,5\n2,7\n3,8\n3,16777216\n")
+    fit(tmp_path / "ids.csv", "--by", "who", "--element", "film")
+    assert answers("--model", tmp_path / "model", 16777217, "-k", 2) == ["5", "7"]
+
+
+def test_what_is_wrong_with_a_table_is_said(baskets, tmp_path):
+    (tmp_path / "long.csv").write_text("who,film,stars\n1,a,3\n1,,4\n")
+    assert "--element which column holds the elements: film, stars" in fit(tmp_path / "long.csv", "--by", "who", code=1)
+    assert "has no token in column 'film'" in fit(tmp_path / "long.csv", "--by", "who", "--element", "film", code=1)
+    (tmp_path / "empty.txt").write_text("\n\n")
+    assert "no line with an element" in fit(tmp_path / "empty.txt", code=1)
+    assert "does not exist" in fit(tmp_path / "none.txt", code=1)
+    assert "is none of" in fit(baskets, "--method", "magic", code=2)
+    assert "not for --task expansion" in fit(baskets, "--target", "x", code=2)
+    assert "for --task expansion" in run(
+        "fit", baskets, "--target", "x", "--element", "y", "-o", tmp_path / "m", code=2
+    )
+    assert "--target" in run("fit", baskets, "-o", tmp_path / "m", code=2)
+    fit(baskets)
+    assert "exists" in fit(baskets, code=1)
+
+
+def test_a_model_of_another_kind_is_refused(tmp_path):
+    from deepsets.estimators import SetRegressor
+
+    deepsets.save(SetRegressor(epochs=1).fit([[[1.0], [2.0]], [[3.0]]], [3.0, 3.5]), tmp_path / "sums")
+    assert "holds a SetRegressor: wanted a model of `fit --task expansion`" in run(
+        "expand", "--model", tmp_path / "sums", "lion", code=1
+    )
