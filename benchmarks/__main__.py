@@ -13,7 +13,8 @@ QUICK = ("pooling", "heavy_tail", "point_clouds", "memory")
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", default=QUICK, help=f"of {', '.join(QUICK)}; also expansion (7 GB), serving (12 minutes)")
+    also = "expansion (7 GB), serving (12 minutes)"
+    parser.add_argument("names", nargs="*", default=QUICK, help=f"of {', '.join(QUICK)}; also {also}")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
     found = {}

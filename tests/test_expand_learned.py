@@ -174,3 +174,14 @@ def test_new_rows_are_scored_without_fitting_again():
     new = centres + 0.1 * rng.normal(size=centres.shape)
     found = [expander.score(x[10 * g : 10 * g + 4], new).argmax() for g in range(6)]
     assert np.mean(np.array(found) == np.arange(6)) >= 5 / 6
+
+
+def test_with_z_an_empty_query_asks_what_goes_with_z_alone():
+    sets, z = [["a", "b", "c"], ["d", "e"], ["f"]] * 6, np.tile(np.eye(3), (6, 1))
+    expander = SetExpander(epochs=60, query=(0, 2), **QUICK).fit(sets, z=z)
+    found = [{c.element for c in expander.expand([], k=k, z=row)} for k, row in zip((3, 2, 1), np.eye(3), strict=True)]
+    assert found == [{"a", "b", "c"}, {"d", "e"}, {"f"}]
+    with pytest.raises(ValueError, match="the query is empty"):
+        SetExpander(epochs=1, **QUICK).fit(sets, z=z).expand([], z=z[0])
+    with pytest.raises(ValueError, match="the least 0 only where there is a z"):
+        SetExpander(query=(0, 2)).fit(sets)

@@ -362,7 +362,7 @@ def test_the_picture_of_the_readme(site, capsys):
     target = Path(__file__).parents[1] / "docs/images/explorer.png"
     target.parent.mkdir(exist_ok=True)
     with running(concepts()) as address, visiting(site[0], address) as visit:
-        page = visit(viewport={"width": 1120, "height": 760}, reduced_motion="reduce")
+        page = visit(viewport={"width": 1120, "height": 900}, reduced_motion="reduce")
         page.wait_for_selector("#starts button")
         start = time.perf_counter()
         page.evaluate("location.hash = '#q=lion,tiger,leopard,piano'")

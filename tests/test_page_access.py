@@ -1,5 +1,6 @@
 """The explorer page for all: names, roles, contrast in both schemes, focus that is seen, nothing wider than a phone."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -125,4 +126,6 @@ def test_the_page_is_light_and_takes_nothing_from_elsewhere():
         text = path.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
         assert "http:" not in text and "https:" not in text and "innerHTML" not in text, path
     html = (page_folder() / "index.html").read_text("utf-8")
+    modules = {path.name for path in files if path.suffix == ".js"} - {"main.js"}
+    assert modules == set(re.findall(r'modulepreload" href="page/(\w+\.js)"', html))  # one way to the server, not three
     assert " style=" not in html and " onclick=" not in html and "<style" not in html and "<script>" not in html

@@ -8,6 +8,7 @@ from deepsets.estimators import MemberClassifier, OddOneOut, SetClassifier, SetR
 from deepsets.expand import BayesianSets, NearestVectors
 from deepsets.serve import Limits, check_address, create_app, load, served
 from deepsets.serve._expanders import Query
+from deepsets.serve._page import page_files
 from serving import running
 
 BEASTS = ["lion", "tiger", "puma", "leopard", "lynx"]
@@ -186,6 +187,24 @@ def test_unknown_paths_and_methods(api):
     assert status == 405 and headers["allow"] == "POST" and answer["error"]
 
 
+def test_many_faults_are_told_quickly(api):
+    for body in (b'{"query":[' + b"null," * 200_000 + b"1]}", b'{"sets":[[' + b"[null,true]," * 80_000 + b"1]]}"):
+        status, _, answer = api.post("/v1/" + ("expand" if b"query" in body else "predict"), body)
+        assert status == 422 and len(answer["error"]) < 200
+    status, _, answer = api.post("/v1/expand", {"query": ["x" * 100_000]})
+    assert status == 422 and len(answer["error"]) < 300
+
+
+def test_the_page_is_served_and_nothing_else(api):
+    files = page_files()
+    assert "/" in files
+    for path, file in files.items():
+        status, headers, _ = api.get(path)
+        assert status == 200 and headers["content-type"] == file.kind and headers["cache-control"] == "no-cache"
+        assert api.get(path, {"if-none-match": headers["etag"]})[0] == 304
+    assert api.get("/page/nothing.js")[0] == 404 and api.get("/page/")[0] == 404
+
+
 def test_health_metrics_and_headers(api):
     api.post("/v1/expand", {"query": ["lion"]})
     assert api.get("/healthz")[2] == {"status": "ok"} == api.get("/readyz")[2]
@@ -245,6 +264,9 @@ def test_folders_are_served_under_their_names(tmp_path):
     (tmp_path / "size" / "examples.json").write_text("[[[1, 2]]]")
     (found,) = load([tmp_path / "size"])
     assert found.name == "size" and found.examples() == [[[1, 2]]] and found.task() == "regression"
+    save(BayesianSets().fit(SETS), tmp_path / "beasts")
+    (beasts,) = load([tmp_path / "beasts"])
+    assert beasts.scores([Query(["lion"], 1)])[0][0]["element"] in BEASTS
     save(model, tmp_path / "other" / "size")
     with pytest.raises(ValueError, match="two model folders are called 'size'"):
         load([tmp_path / "size", tmp_path / "other" / "size"])

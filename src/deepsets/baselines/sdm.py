@@ -58,7 +58,7 @@ class SupportDistributionMachine(RegressorMixin, BaseEstimator):
         features: int | None = 500,
         octaves: tuple[int, int] = (-3, 3),
         widths: tuple[float, ...] = (0.25, 0.5, 1, 2, 4, 8, 16),
-        ridges: tuple[float, ...] = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1),
+        ridges: tuple[float, ...] = (1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1),
         folds: int = 3,
         search: int = 1024,
         memory: float | None = None,

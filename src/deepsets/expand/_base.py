@@ -73,6 +73,10 @@ class Expander(BaseEstimator):
         """How well member n goes with `others[n]`, (n,)."""
         return (self._pick if ids.ndim == 1 else self._score_rows)(others, ids, z).diagonal().copy()
 
+    def _answers_empty(self) -> bool:
+        """Whether a query without members asks something; with z it may."""
+        return False
+
     def _default_vocabulary(self) -> list[Any]:
         """The elements, where neither sets nor items name any."""
         return []
@@ -204,15 +208,17 @@ class Expander(BaseEstimator):
             if len(given) > len(self.vocabulary_):
                 raise ValueError(f"{where} has {len(given)} members, but the vocabulary only {len(self.vocabulary_)}.")
             ids = np.unique(given)  # in one order: a sum in floating point would notice another one
-        if ids.shape[0] == 0:
-            raise ValueError(f"{where} is empty: wanted at least one member to look for others like it.")
+        self._check_some(ids.shape[0], where)
         return ids
+
+    def _check_some(self, count: int, where: str) -> None:
+        if count == 0 and not self._answers_empty():
+            raise ValueError(f"{where} is empty: wanted at least one member to look for others like it.")
 
     def _id_queries(self, queries: Sets) -> list[np.ndarray]:
         lists = read_sets(queries, self.vocabulary_, True)[0].to_list()
         for q, ids in enumerate(lists):
-            if len(ids) == 0:
-                raise ValueError(f"query {q} is empty: wanted at least one member to look for others like it.")
+            self._check_some(len(ids), f"query {q}")
         return [np.sort(ids.numpy()) for ids in lists]
 
     def _lookup(self, elements: Any, where: str) -> np.ndarray:

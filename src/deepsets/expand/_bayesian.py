@@ -26,8 +26,8 @@ class BayesianSets(Expander):
         real features; "auto": "beta" where all features are 0 or 1. Items without features have those sets as
         features in which they stand.
     strength: c, how many elements the prior counts for. Beta: $α = c m$ and $β = c (1 − m)$, with m the mean of a
-        feature over the items. Gauss: $λ = c$, $ν = D + 1 + c$, and the items' mean and covariance are what is
-        expected of $μ$ and $Σ$.
+        feature over the items. Gauss: $ν = D + 1 + c$ and $λ = 0.1$, and the items' mean and covariance are what
+        is expected of $μ$ and $Σ$.
 
     Features (or directions) in which no two items differ tell nothing and are left out.
     """

@@ -14,7 +14,7 @@ from ..sets import Sets
 from ..train import Batch, train
 from ._base import Expander, Query
 from ._network import Asked, ScoreNetwork
-from ._objective import Objective
+from ._objective import Objective, least_size
 from ._read import as_dense
 from ._scorer import BLOCK, Scorer
 from ._vectors import vectors_of
@@ -38,7 +38,8 @@ class SetExpander(Expander):
     vectors: where the embedding starts, a dict or a pair (elements, matrix (n, D)); those without one start at 0.
     forget: how often, in training, an element is seen by its features only, as a new one will be.
     phi, rho: widths of the layers of φ, and of ρ before its one output. dropout: between them.
-    query: the sizes of the queries in training, from … to. positives: of each set, at most, in a step.
+    query: the sizes of the queries in training, from … to; with z, from 0 on: then an empty query can be asked, for
+        what goes with z alone. positives: of each set, at most, in a step.
     negatives: strangers in a step, drawn from the vocabulary (or all of it), the same for all sets of the batch.
     epochs: passes over the sets; by default 40, or as many as give 300 steps.
     batch_size, learning_rate, weight_decay, folder: see `deepsets.train.train`.
@@ -151,9 +152,12 @@ class SetExpander(Expander):
         for name, allowed in wanted.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}; found {getattr(self, name)!r}.")
-        if not 1 <= self.query[0] <= self.query[1]:
-            raise ValueError(f"query must be the least and the largest size of a query, found {self.query!r}.")
-        if int(sets.sizes.max()) < 2:
+        if not (0 if self.n_context_ else 1) <= self.query[0] <= self.query[1]:
+            raise ValueError(
+                "query must be the least and the largest size of a query, the least 0 only where there is a z; "
+                f"found {self.query!r}."
+            )
+        if int(sets.sizes.max()) < least_size(self.query):
             raise ValueError("no set has two members: there is no member to be found from another.")
 
     def _new_network(self) -> ScoreNetwork:
@@ -184,6 +188,9 @@ class SetExpander(Expander):
             network.context[0].learn(z)  # type: ignore[operator]
 
     # ---------------------------------------------------------------------------------------------------- asking
+
+    def _answers_empty(self) -> bool:
+        return self.n_context_ > 0 and self.query[0] == 0
 
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
         if self._scorer is None:

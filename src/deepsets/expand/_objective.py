@@ -28,14 +28,14 @@ class Task(NamedTuple):
 def draw(sets: Sets, vocabulary: int, query: tuple[int, int], positives: int, negatives: int) -> Task:
     """From each set a random query, of a size in the range `query`, and up to `positives` of its other members.
 
-    A member is never in the query and a positive at once. Sets of one member have no others, so ask nothing.
+    A member is never in the query and a positive at once. Sets that leave nothing to find ask nothing.
     """
-    sets = sets[sets.sizes >= 2]
+    sets = sets[sets.sizes >= least_size(query)]
     sizes, owner = sets.sizes, sets.set_ids
     order = (owner + torch.rand(sets.total, dtype=torch.float64)).argsort()  # members of each set, shuffled
     members = sets.values[order]
     low, high = query
-    taken = (low + (torch.rand(len(sets)) * (high - low + 1)).long()).minimum(sizes - 1).clamp(min=1)
+    taken = (low + (torch.rand(len(sets)) * (high - low + 1)).long()).minimum(sizes - 1)
     place = torch.arange(sets.total) - sets.offsets[:-1][owner]
     asked = place < taken[owner]
     wanted = ~asked & (place < (taken + positives)[owner])
@@ -44,6 +44,11 @@ def draw(sets: Sets, vocabulary: int, query: tuple[int, int], positives: int, ne
     clash = torch.isin(code, owner * vocabulary + members)
     offsets = torch.cat([taken.new_zeros(1), taken.cumsum(0)])
     return Task(Sets(members[asked], offsets), members[wanted], owner[wanted], others, clash)
+
+
+def least_size(query: tuple[int, int]) -> int:
+    """Of a set that can be learnt from: a member to be found beside the least query, or beside one member."""
+    return 1 if query[0] == 0 else 2
 
 
 class Objective:
@@ -83,7 +88,7 @@ class Objective:
         ids = torch.cat([task.queries.values, task.positives, task.negatives])
         phi = model.elements(ids, None if self.rows is None else self.rows[ids])
         query, positive, negative = phi.split([task.queries.total, len(task.positives), len(task.negatives)])
-        z = None if batch.z is None else batch.z[batch.sets.sizes >= 2]
+        z = None if batch.z is None else batch.z[batch.sets.sizes >= least_size(self.query)]
         asked = model.ask(task.queries.with_values(query), z)
         every = asked.at((slice(None), None))
         return model.meet(asked.at(task.owner), model.keys(positive)), model.meet(every, model.keys(negative)[None])

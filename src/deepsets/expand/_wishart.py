@@ -10,6 +10,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import multigammaln
 
+MEAN = 0.1  # rows that the prior mean counts for: little, since a set may lie far from the middle of all items
+
 
 def whitening(centred: np.ndarray, strength: float) -> np.ndarray:
     """(D, r), such that Ψ = c · covariance becomes 1; directions without variance are left out."""
@@ -23,30 +25,30 @@ def whitening(centred: np.ndarray, strength: float) -> np.ndarray:
 def scores(query: np.ndarray, candidates: np.ndarray, strength: float) -> np.ndarray:
     """(C,):  s(x|X) = log p(X ∪ {x}) − log p(X) − log p({x})."""
     (n, width), nu = query.shape, _nu(query, strength)
-    low, mean = _added(query, strength)
+    low, mean = _added(query)
     inner = cho_factor(np.eye(len(low)) + low @ low.T)
     along = (candidates @ np.vstack([low, mean[None]]).T).T  # (n + 2, C)
     squares = np.einsum("ij,ij->i", candidates, candidates)
     away = squares - 2 * along[-1] + mean @ mean  # |x - mean|²
     shifted = along[:-1] - (low @ mean)[:, None]
     away -= (shifted * cho_solve(inner, shifted)).sum(0)  # in the metric of Ψ_n, by Woodbury's identity
-    posterior = strength + n
+    posterior = MEAN + n
     log_det = 2 * np.log(inner[0].diagonal()).sum()
     growth = np.log1p(posterior / (posterior + 1) * np.maximum(away, 0))
-    joint = _constant(n + 1, width, nu, strength) - (nu + n + 1) / 2 * (log_det + growth)
-    together = _constant(n, width, nu, strength) - (nu + n) / 2 * log_det
-    alone = _constant(1, width, nu, strength) - (nu + 1) / 2 * np.log1p(strength / (strength + 1) * squares)
+    joint = _constant(n + 1, width, nu) - (nu + n + 1) / 2 * (log_det + growth)
+    together = _constant(n, width, nu) - (nu + n) / 2 * log_det
+    alone = _constant(1, width, nu) - (nu + 1) / 2 * np.log1p(MEAN / (MEAN + 1) * squares)
     return joint - together - alone
 
 
 def set_score(query: np.ndarray, strength: float) -> float:
     """S(X) = log p(X) − Σ log p({x_m})."""
     (n, width), nu = query.shape, _nu(query, strength)
-    low, _ = _added(query, strength)
+    low, _ = _added(query)
     log_det = np.linalg.slogdet(np.eye(len(low)) + low @ low.T)[1]
-    together = _constant(n, width, nu, strength) - (nu + n) / 2 * log_det
+    together = _constant(n, width, nu) - (nu + n) / 2 * log_det
     squares = np.einsum("ij,ij->i", query, query)
-    alone = _constant(1, width, nu, strength) - (nu + 1) / 2 * np.log1p(strength / (strength + 1) * squares)
+    alone = _constant(1, width, nu) - (nu + 1) / 2 * np.log1p(MEAN / (MEAN + 1) * squares)
     return float(together - alone.sum())
 
 
@@ -54,14 +56,14 @@ def _nu(rows: np.ndarray, strength: float) -> float:
     return rows.shape[1] + 1 + strength
 
 
-def _added(query: np.ndarray, strength: float) -> tuple[np.ndarray, np.ndarray]:
+def _added(query: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A (n + 1, r) with Ψ_n = 1 + AᵀA, and the posterior mean."""
     n, mean = len(query), query.mean(0)
-    low = np.vstack([query - mean, np.sqrt(strength * n / (strength + n)) * mean[None]])
-    return low, n / (strength + n) * mean
+    low = np.vstack([query - mean, np.sqrt(MEAN * n / (MEAN + n)) * mean[None]])
+    return low, n / (MEAN + n) * mean
 
 
-def _constant(n: int, width: int, nu: float, strength: float) -> float:
+def _constant(n: int, width: int, nu: float) -> float:
     """What log p of n rows holds beside the determinant."""
     gammas = multigammaln((nu + n) / 2, width) - multigammaln(nu / 2, width)
-    return float(gammas - n * width / 2 * np.log(np.pi) + width / 2 * np.log(strength / (strength + n)))
+    return float(gammas - n * width / 2 * np.log(np.pi) + width / 2 * np.log(MEAN / (MEAN + n)))

@@ -24,14 +24,12 @@ def found_against_true(records: Sequence[Record]) -> Figure:
             continue
         for task, _, part in _parts(record):
             if "y" in part["extra"]:
-                order = np.argsort(part["extra"]["y"])
-                y, found = np.array(part["extra"]["y"])[order], np.array(part["extra"]["found"])[order]
-                panels[task].plot(y, found, ".", ms=3, alpha=0.6, color=COLOURS[record.method], label=record.method)
+                points = part["extra"]["y"], part["extra"]["found"]
+                panels[task].plot(*points, ".", ms=3, alpha=0.6, color=COLOURS[record.method], label=record.method)
     for task, panel in panels.items():
-        panel.axline((0, 0), slope=1, color="0.5", lw=0.8)
+        true = [y for line in panel.lines for y in (min(line.get_xdata()), max(line.get_xdata()))] or [0, 1]
+        panel.plot([min(true), max(true)], [min(true), max(true)], color="0.5", lw=0.8)
         panel.set(title=task, xlabel="true", ylabel="found")
-        spread = [np.concatenate([line.get_xdata() for line in panel.lines[:-1]] or [np.arange(2)])]
-        panel.set(xlim=(spread[0].min(), spread[0].max()))
     _legend(panels)
     return figure
 

@@ -143,8 +143,8 @@ EXPERIMENT = Experiment(
     reductions=_reductions,
     methods={
         "Deep Sets": _published(lambda phi: DeepSet(phi, nn.Linear(30, 1), pool="sum"), rate=3e-3),
-        "LSTM": _published(lambda phi: Recurrent("lstm", phi, width=30, state=30, out=1), rate=1e-3),
-        "GRU": _published(lambda phi: Recurrent("gru", phi, width=30, state=30, out=1), rate=1e-3),
+        "LSTM": _published(lambda phi: Recurrent("lstm", phi, width=30, state=30, out=1), rate=3e-3),
+        "GRU": _published(lambda phi: Recurrent("gru", phi, width=30, state=30, out=1), rate=3e-3),
         "Ours": ours,
     },
     published={("Deep Sets", "M=50", "accuracy"): 0.78},  # read off the plot in the authors' notebook

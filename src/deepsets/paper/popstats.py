@@ -111,7 +111,7 @@ def loss(model: tnn.Module, batch: Batch) -> tuple[Tensor, int]:
 
 
 def deep_sets(trial: Trial, task: Task, count: int, asked: Sets) -> tuple[Tensor, dict[str, Any]]:
-    """Random subsets at a constant rate; in the last fifth of the training whole sets, while the rate falls to 0."""
+    """Random subsets of 64 at a constant rate; in the last fifth of the training of 256, while the rate falls to 0."""
     sets, y = examples(trial, task, count)
     whiten, mean, deviation = Whiten(sets), y.mean(), y.std()
     data, white = Batch(whiten(sets), (y - mean) / deviation), whiten(asked)
@@ -122,8 +122,8 @@ def deep_sets(trial: Trial, task: Task, count: int, asked: Sets) -> tuple[Tensor
     steps = STEPS[count] if trial.full else QUICK_STEPS
     early, late = -(-steps * 4 // 5 // batches), -(-steps // 5 // batches)
     fit = partial(train, model, loss, data, batch_size=32, learning_rate=2e-3, weight_decay=0.05, seed=trial.seed)
-    fit(epochs=early, subset=64, schedule="constant", folder=trial.folder / "subsets", progress=trial.progress)
-    fit(epochs=late, warmup=0.0, folder=trial.folder / "whole", progress=trial.progress)
+    fit(epochs=early, subset=64, schedule="constant", folder=trial.folder / "64", progress=trial.progress)
+    fit(epochs=late, subset=256, warmup=0.0, folder=trial.folder / "256", progress=trial.progress)
     model.eval()
     with torch.no_grad():
         found = torch.cat([model(white[rows]) for rows in torch.arange(len(asked)).split(64)])
@@ -169,7 +169,7 @@ def reductions(full: bool) -> list[str]:
     return [
         f"N up to {max(STEPS)}, not 16,384; one seed for N > {ALL_SEEDS}; {TEST_SETS[True]} test sets for each seed",
         f"Deep Sets trains for {min(STEPS.values())} to {max(STEPS.values())} steps of 32 sets, on random subsets of "
-        "64 members, in the last fifth on whole sets",
+        "64 members, in the last fifth of 256",
         "SDM takes 500 random frequencies for its inner kernel and searches its grid on at most 1,024 sets",
     ]
 

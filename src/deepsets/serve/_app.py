@@ -72,7 +72,7 @@ def create_app(
     def model_for(name: str | None, ability: str, kind: type[Any]) -> Any:
         model = named.get(models[0].name if name is None else name)
         if model is None:
-            raise Refused(404, f"there is no model {name!r}; there are: {', '.join(named)}.")
+            raise Refused(404, f"there is no model {str(name)[:60]!r}; there are: {', '.join(named)}.")
         if ability not in model.abilities or not isinstance(model, kind):
             raise ValueError(f"{model.name} cannot {ability}; it can: {', '.join(model.abilities)}.")
         return model

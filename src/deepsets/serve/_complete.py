@@ -30,6 +30,14 @@ class Completion:
             found += [i for i in self._find(typed, 2 * limit) if i not in found]
         return [self._elements[i] for i in found[:limit]]
 
+    def near(self, word: str) -> list[Any]:
+        """Up to three elements that begin like a word that is not known: the longest beginning that any has."""
+        typed, low, high = _plain(word)[:40], 1, len(_plain(word)[:40])
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._find("\n" + typed[:middle], 1) else (low, middle - 1)
+        return self(typed[:low], 3) if low > 1 else []
+
     def _find(self, wanted: str, limit: int) -> list[int]:
         """Numbers of the first words with it, in order, each once."""
         found: list[int] = []

@@ -54,14 +54,14 @@ class ServedEstimator(Served):
         width = self.model.n_features_in_
         for m, member in enumerate(members):
             if not isinstance(member, list) or len(member) != width:
-                found = f"{len(member)} numbers" if isinstance(member, list) else f"{member!r}"
+                found = f"{len(member)} numbers" if isinstance(member, list) else repr(member)[:60]
                 raise ValueError(f"member {m} of set {b} is {found}; {self.name} wants {width} features.")
         return np.array(members, dtype=np.float64).reshape(len(members), width)  # null is NaN
 
     def _tokens(self, b: int, members: list[Any]) -> list[Any]:
         for member in members:
             if isinstance(member, list) or member not in self._known:
-                found = "features" if isinstance(member, list) else repr(member)
+                found = "features" if isinstance(member, list) else repr(member)[:60]
                 raise ValueError(
                     f"set {b} holds {found}; {self.name} wants tokens, of the {len(self._known)} it knows."
                 )

@@ -55,21 +55,16 @@ class ServedExpander(Served):
         """What the expander would refuse; in microseconds, so that a wrong question never reaches the queue."""
         unknown = list(dict.fromkeys(e for e in members if e not in self._place))
         if unknown:
-            listed = "; ".join(f"{e!r}{self._near(e)}" for e in unknown[:5])
+            listed = "; ".join(self._unknown(e) for e in unknown[:5])
             more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
             raise ValueError(f"{where} holds what is not in the vocabulary of {len(self._place)}: {listed}{more}.")
         if (len(z) if z else 0) != self.context:
             found = f"{len(z)} numbers were" if z else "none was"
             raise ValueError(f"{self.name} wants z of {self.context} numbers for each set; {found} given.")
 
-    def _near(self, element: Any) -> str:
-        """Known elements that begin like an unknown one."""
-        text = str(element)[:40]
-        for length in range(len(text), 1, -1):
-            found = self.complete(text[:length], 3)
-            if found:
-                return f" (near it: {', '.join(map(str, found))})"
-        return ""
+    def _unknown(self, element: Any) -> str:
+        near = ", ".join(map(str, self.complete.near(str(element))))
+        return repr(element)[:60] + (f" (near it: {near})" if near else "")
 
     def check_left(self, query: Query) -> None:
         """Some element must be left to be a candidate."""

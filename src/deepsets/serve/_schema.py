@@ -8,9 +8,14 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 Element = StrictStr | StrictInt
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e38, le=1e38)]
-Member = list[Number | None] | Element  # features, null where one is missing; or a token
+Numbers = Annotated[list[Number], Field(fail_fast=True)]  # the first fault is enough: a long list may hold very many
+Elements = Annotated[list[Element], Field(fail_fast=True)]
+# Features, null where one is missing; or a token.
+Member = Annotated[list[Number | None], Field(fail_fast=True)] | Element
+Rows = Annotated[list[Numbers], Field(fail_fast=True)]
+Members = Annotated[list[Member], Field(fail_fast=True)]
 Name = Annotated[str | None, Field(description="A model of /v1/models; by default its `default`.")]
-Context = Annotated[list[Number] | None, Field(description="What is known of the set, for models that want it.")]
+Context = Annotated[Numbers | None, Field(description="What is known of the set, for models that want it.")]
 
 
 class _Question(BaseModel):
@@ -19,26 +24,26 @@ class _Question(BaseModel):
 
 
 class ExpandQuestion(_Question):
-    query: list[Element] = Field(min_length=1, examples=[["lion", "tiger"]])
+    query: Elements = Field(min_length=1, examples=[["lion", "tiger"]])
     k: StrictInt = Field(10, ge=1)
-    exclude: list[Element] = []
+    exclude: Elements = []
     z: Context = None
 
 
 class ScoreQuestion(_Question):
-    query: list[Element] = Field(min_length=1)
-    candidates: list[Element] | None = Field(None, description="By default the vocabulary, in its order.")
+    query: Elements = Field(min_length=1)
+    candidates: Elements | None = Field(None, description="By default the vocabulary, in its order.")
     z: Context = None
 
 
 class FitsQuestion(_Question):
-    query: list[Element] = Field(min_length=2)
+    query: Elements = Field(min_length=2)
     z: Context = None
 
 
 class SetsQuestion(_Question):
-    sets: list[list[Member]] = Field(min_length=1, examples=[[[[0.1, 0.2], [0.3, 0.4]]]])
-    z: list[list[Number]] | None = Field(None, description="A row for each set, for models that want it.")
+    sets: Annotated[list[Members], Field(fail_fast=True)] = Field(min_length=1, examples=[[[[0.1, 0.2], [0.3, 0.4]]]])
+    z: Rows | None = Field(None, description="A row for each set, for models that want it.")
 
 
 class _Answer(BaseModel):

@@ -50,7 +50,7 @@ def fit_expander(
         loss="softmax",
         vectors=vectors,
         query=(2, 5),
-        negatives=1024,
+        negatives=256,
         batch_size=256,
         learning_rate=2e-3,
         epochs=epochs or 10,
