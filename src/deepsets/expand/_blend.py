@@ -163,7 +163,7 @@ class BlendedExpander(Expander):
         strangers = np.flatnonzero(drawn)
         rows = self._evidence(look, np.concatenate([wanted, strangers]))
         truth = np.arange(len(rows)) < len(wanted)
-        weight = np.where(truth, 1.0, np.concatenate([np.ones(len(wanted)), np.minimum(1 / chance[strangers], 50)]))
+        weight = np.concatenate([np.ones(len(wanted)), 1 / chance[strangers]])
         return Question(*(torch.from_numpy(x.astype(np.float32)) for x in (rows, truth, weight)))
 
     def _loss(self, asked: list[Question]) -> Tensor:
