@@ -30,8 +30,8 @@ def fit_expander(
     >>> [found.element for found in fit_expander(baskets, "nearest-vectors").expand(["milk"], k=2)]
     ['bread', 'butter']
 
-    method: one of `METHODS`. "deep-sets" is a `SetExpander` whose embedding starts from the vectors that
-        "nearest-vectors" uses (`set_vectors`), and the only one that `epochs` and `seed` matter to. The prior of
+    method: one of `METHODS`. "deep-sets" is a `SetExpander` that sees elements by the vectors that "nearest-vectors"
+        uses (`set_vectors`), and the only one that `epochs` and `seed` matter to. The prior of
         "bayesian-sets" counts for a tenth of the vocabulary: with a weaker one, a set that holds one member of the
         query counts nearly as much as one that holds them all.
     vocabulary: all elements, in the order that decides ties; by default as they come.
@@ -48,12 +48,11 @@ def fit_expander(
         return NearestVectors(vectors, center=False, components=0).fit(ids, vocabulary=words)
     return SetExpander(
         loss="softmax",
-        vectors=vectors,
+        embedding=0,
         query=(2, 5),
-        negatives=256,
-        batch_size=256,
-        learning_rate=2e-3,
-        epochs=epochs or 10,
+        batch_size=128,
+        learning_rate=3e-3,
+        epochs=epochs or 8,
         random_state=seed,
         verbose=verbose,
-    ).fit(ids, vocabulary=words)
+    ).fit(ids, items=vectors)
