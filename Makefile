@@ -10,7 +10,7 @@ demo: $(VENV)/base
 	$(BIN)/python -m deepsets.demo
 
 test: lint
-	$(BIN)/pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2  # two workers of one thread each: more threads than cores wait for each other
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check src tests benchmarks
