@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from . import paper
 from .paper._tables import table
@@ -22,7 +22,7 @@ def main() -> None:
         console.rule(f"{about.title} (section {about.section})")
         records = paper.run(name, FOLDER, progress=True, say=lambda line: console.print(line, style="dim"))
         made = table(paper.rows(records), list(about.methods))
-        shown = Table("data", "metric", *made.methods)
+        shown = Table(Column("data", no_wrap=True), Column("metric", no_wrap=True), *made.methods)
         for data, metric, cells in made.lines:
             texts = ("" if cell is None else f"[bold]{cell.ours}[/]" if cell.best else cell.ours for cell in cells)
             shown.add_row(data, metric, *texts)
