@@ -106,7 +106,7 @@ def test_an_addition_is_added_and_undone(visit):
     page.locator("[data-model=bayes] ol button").first.click()
     expect_chips(page, "lion", "tiger", first)
     assert first not in additions(page)
-    page.wait_for_function("document.activeElement.closest('[data-model=bayes]')")  # so that Enter adds the next
+    page.wait_for_function("() => document.activeElement.closest('[data-model=bayes]')")  # so that Enter adds the next
     second = additions(page)[0]
     page.keyboard.press("Enter")
     expect_chips(page, "lion", "tiger", first, second)
@@ -164,7 +164,7 @@ def test_what_is_not_known_is_said_once_and_the_rest_goes_on(visit):
     assert page.locator(".chip.unknown .name").inner_text() == "zebra"
     assert set(additions(page)) & CATS
     page.get_by_role("button", name="Remove zebra").click()
-    page.wait_for_function("document.querySelector('#expand .problem').textContent === ''")
+    page.wait_for_function("() => document.querySelector('#expand .problem').textContent === ''")
 
 
 def test_a_server_that_is_gone_is_told_in_a_sentence(visit):
@@ -204,7 +204,7 @@ def test_show_more_goes_on_where_the_list_ended(visit):
     page = visit("#q=lion,tiger")
     before = additions(page)
     page.locator("[data-model=bayes] .more").click()
-    page.wait_for_function("document.querySelectorAll('[data-model=bayes] ol button').length === 20")
+    page.wait_for_function("() => document.querySelectorAll('[data-model=bayes] ol button').length === 20")
     after = additions(page)
     assert after[:10] == before
     assert page.evaluate("document.activeElement.dataset.element") == after[10]
