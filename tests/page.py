@@ -133,6 +133,7 @@ def visiting(browser: Any, address: str) -> Iterator[Any]:
         page.on("pageerror", lambda error: broken.append(str(error)))
         page.on("console", hear)
         page.goto(address + fragment)
+        page.wait_for_selector("main:not([aria-busy]), dialog[open]")  # its scripts listen, or it asks for a token
         return page
 
     yield visit

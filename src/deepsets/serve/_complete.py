@@ -8,27 +8,29 @@ from typing import Any
 
 
 class Completion:
-    """Elements that begin with what was typed, then those that hold it; short ones first, ties as in the vocabulary.
+    """What was typed itself, elements that begin with it, then those that hold it; each in the order of the vocabulary.
 
-    >>> Completion(["tiger", "lion", "li", "billion"])("li", 3)
+    >>> Completion(["billion", "lion", "tiger", "li"])("li", 3)
     ['li', 'lion', 'billion']
 
-    All words stand in one string, in the order of the answer, so that a search is `str.find`: 0.1 ms in 61,000 words.
+    Vocabularies mostly have their common words first. All words stand in one string, in this order, so that a search is
+    `str.find`: 0.1 ms in 61,000 words.
     """
 
     def __init__(self, vocabulary: list[Any]) -> None:
         words = [_plain(str(element)) for element in vocabulary]
-        order = sorted(range(len(words)), key=lambda i: len(words[i]))
-        self._elements = [vocabulary[i] for i in order]
-        self._text = "\n" + "".join(words[i] + "\n" for i in order)
-        self._ends = list(accumulate(len(words[i]) + 1 for i in order))
+        self._elements = list(vocabulary)
+        self._text = "\n" + "".join(word + "\n" for word in words)
+        self._ends = list(accumulate(len(word) + 1 for word in words))
 
     def __call__(self, prefix: str, limit: int) -> list[Any]:
         typed = _plain(prefix)
-        found = self._find("\n" + typed, limit)
-        if typed and len(found) < limit:
-            found += [i for i in self._find(typed, 2 * limit) if i not in found]
-        return [self._elements[i] for i in found[:limit]]
+        wanted = ["\n" + typed + "\n", "\n" + typed, typed] if typed else ["\n"]
+        found: dict[int, None] = {}
+        for text in wanted:
+            if len(found) < limit:
+                found |= dict.fromkeys(self._find(text, limit + len(found)))
+        return [self._elements[i] for i in list(found)[:limit]]
 
     def near(self, word: str) -> list[Any]:
         """Up to three elements that begin like a word that is not known: the longest beginning that any has."""

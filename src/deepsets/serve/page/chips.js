@@ -12,6 +12,7 @@ export class Chips {
   #offered = [];
   #timer = 0;
   #asked = null;
+  #entered = Promise.resolve(); // the last word committed: words are added in the order they were typed
 
   constructor(query, model) {
     this.#query = query;
@@ -97,13 +98,15 @@ export class Chips {
   }
 
   /** What was typed or pasted, up to the last separator if `open`; spelt as the vocabulary spells it. */
-  async #commit(open = false) {
+  #commit(open = false) {
     const words = $("entry").value.split(/[,;\n\t]/);
     const rest = open ? words.pop() : "";
     const wanted = words.map((word) => word.trim().replace(/^"(.*)"$/, "$1")).filter(Boolean);
     $("entry").value = rest.trimStart();
     this.#close();
-    if (wanted.length) this.#add(await Promise.all(wanted.map((word) => this.#spelling(word))));
+    if (!wanted.length) return;
+    const spelt = Promise.all(wanted.map((word) => this.#spelling(word)));
+    this.#entered = this.#entered.then(async () => this.#add(await spelt));
   }
 
   async #spelling(word) {

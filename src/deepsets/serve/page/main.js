@@ -139,4 +139,4 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   $("main").focus();
 });
 
-start();
+start().finally(() => $("main").removeAttribute("aria-busy"));
