@@ -45,6 +45,10 @@ def serve(
     token = _token(token_file)
     server.check_address(host, token)
     limits = server.Limits(body=max_body, elements=max_elements, k=max_k, queue=queue, timeout=timeout)
+    if not models:
+        typer.echo(
+            "Loading the concepts; at the first start Deep Sets is trained on them, for half a minute …", err=True
+        )
     found = server.load(models) if models else server.concepts(verbose=sys.stderr.isatty())
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())

@@ -13,6 +13,7 @@ from .._vectors import NearestVectors
 from ._set_vectors import set_vectors
 
 METHODS = ("bayesian-sets", "deep-sets", "nearest-vectors")
+_EPOCHS, _STEPS = 5, 300  # at least, of "deep-sets"
 
 
 def fit_expander(
@@ -49,10 +50,12 @@ def fit_expander(
     return SetExpander(
         loss="softmax",
         embedding=0,
+        phi=(256,),
+        rho=(512,),  # one wide layer finds how near φ(x) is to the sum sooner than two narrow ones, and scores faster
         query=(2, 5),
-        batch_size=128,
-        learning_rate=3e-3,
-        epochs=epochs or 8,
+        positives=5,
+        negatives=128,
+        epochs=epochs or max(_EPOCHS, -(-_STEPS * 64 // len(ids))),
         random_state=seed,
         verbose=verbose,
     ).fit(ids, items=vectors)

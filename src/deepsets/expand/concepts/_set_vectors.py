@@ -10,7 +10,7 @@ from ...sets import Sets
 from .._bayesian import membership
 
 
-def set_vectors(sets: Sets, count: int, width: int = 100) -> np.ndarray:
+def set_vectors(sets: Sets, count: int, width: int = 300) -> np.ndarray:
     r"""(count, width) unit vectors: elements that stand in the same sets, or in sets that share others, are near.
 
     >>> import torch
