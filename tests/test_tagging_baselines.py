@@ -112,3 +112,11 @@ def test_without_losses_fasttag_is_least_squares():
 def test_choosing_needs_candidates():
     with pytest.raises(ValueError, match="no candidates"):
         choose([], *images())
+
+
+def test_balanced_scores_are_those_of_least_squares_in_units_of_each_tag():
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(40, 3)), (rng.random((40, 4)) < [0.5, 0.2, 0.05, 0.0]).astype(float)
+    plain, balanced = LeastSquares(0.2).fit(x, y).scores(x), LeastSquares(0.2, balance=1.0).fit(x, y).scores(x)
+    np.testing.assert_allclose(balanced[:, :3], plain[:, :3] / y[:, :3].std(0))
+    np.testing.assert_allclose(balanced[:, 3], plain[:, 3])  # a tag that never came has no deviation
