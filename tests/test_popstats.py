@@ -4,6 +4,7 @@ import torch
 
 from deepsets.datasets.popstats import TASKS, plug_in, population, posterior_mean, statistic
 from deepsets.paper._experiment import Trial
+from deepsets.paper._popstats_moments import log_moments
 from deepsets.paper._record import Record
 from deepsets.paper.popstats import EXPERIMENT, TEST_SETS, Network, Whiten
 
@@ -68,6 +69,20 @@ def test_the_network_has_three_layers_on_both_sides_and_sees_white_members():
     torch.testing.assert_close(pooled.std(0), torch.ones(128), rtol=1e-3, atol=1e-3)
 
 
+def test_moments_of_logarithms_are_those_of_the_sample_covariance():
+    sets, _ = population("rank1-d32", 70, 9)  # more than one piece
+    means, spectra, variances, logs, entries, values = log_moments(sets)
+    for i in (0, 69):
+        covariance = np.cov(sets[i].double().numpy().T)
+        found, axes = np.linalg.eigh(covariance)
+        np.testing.assert_allclose(values[i], found, rtol=1e-6)
+        np.testing.assert_allclose(variances[i], np.log(covariance.diagonal()), rtol=1e-5)
+        whole = (axes * np.log(found)) @ axes.T
+        np.testing.assert_allclose(entries[i], whole[np.triu_indices(32)], atol=1e-6)
+    torch.testing.assert_close(means[:, 0], variances.mean(1))
+    torch.testing.assert_close(spectra[:, 0], logs.mean(1))
+
+
 def test_the_quick_form_learns_and_the_figures_show_it(tmp_path, monkeypatch):
     monkeypatch.setitem(TEST_SETS, False, 60)
     monkeypatch.setattr("deepsets.paper.popstats.QUICK_STEPS", 120)
@@ -82,12 +97,12 @@ def test_the_quick_form_learns_and_the_figures_show_it(tmp_path, monkeypatch):
         records.append(Record.of(EXPERIMENT, False, method, 0))
         records[-1].add("rotation N=128", outcome, 1.0)
     spread = float(population("rotation", 60, 2000)[1].var())
-    assert errors["SDM"] < 0.2 * spread and errors["Deep Sets"] < 0.2 * spread
+    assert errors["SDM"] < 0.2 * spread and errors["Deep Sets"] < 0.2 * spread and errors["Ours"] < 0.01 * spread
     assert errors["Bayes"] < errors["Gaussian plug-in"]
     pytest.importorskip("matplotlib")
     scatter, curves = (make(records) for make in EXPERIMENT.figures.values())
-    assert [len(axes.lines) for axes in scatter.axes] == [3]  # two methods and the diagonal
-    assert [len(axes.lines) for axes in curves.axes] == [4]
+    assert [len(axes.lines) for axes in scatter.axes] == [4]  # three methods and the diagonal
+    assert [len(axes.lines) for axes in curves.axes] == [5]
 
 
 def test_large_n_is_run_with_one_seed_only(tmp_path):

@@ -13,14 +13,15 @@ if TYPE_CHECKING:
 
     from ._record import Record
 
-COLOURS = {"SDM": "tab:orange", "Deep Sets": "tab:blue", "Gaussian plug-in": "tab:green", "Bayes": "0.4"}
+LEARNED = {"SDM": "tab:orange", "Deep Sets": "tab:blue", "Ours": "tab:purple"}
+COLOURS = LEARNED | {"Gaussian plug-in": "tab:green", "Bayes": "0.4"}
 
 
 def found_against_true(records: Sequence[Record]) -> Figure:
     """A panel a task: the answers of the first seed for 200 test sets, at N = 1024 (quick form: the largest N)."""
     figure, panels = _panels(records)
     for record in records:
-        if record.method not in ("SDM", "Deep Sets") or record.seed != records[0].seed:
+        if record.method not in LEARNED or record.seed != records[0].seed:
             continue
         for task, _, part in _parts(record):
             if "y" in part["extra"]:
@@ -44,7 +45,7 @@ def error_against_sets(records: Sequence[Record]) -> Figure:
                 found[task, record.method][n].append(measure["value"])
     for (task, method), errors in found.items():
         sizes = sorted(errors)
-        style = "o-" if method in ("SDM", "Deep Sets") else "--"
+        style = "o-" if method in LEARNED else "--"
         mean = [np.mean(errors[n]) for n in sizes]
         panels[task].loglog(sizes, mean, style, ms=3.5, color=COLOURS[method], label=method, base=2)
     for task, panel in panels.items():
