@@ -6,7 +6,7 @@ from importlib import import_module
 
 from ._experiment import Experiment
 
-NAMES = ("popstats", "digits-text", "digits-image", "redshift", "concepts", "tags")
+NAMES = ("popstats", "digits-text", "digits-image", "clouds", "redshift", "odd-one-out", "concepts", "tags")
 
 
 def experiment(name: str) -> Experiment:

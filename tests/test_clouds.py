@@ -1,0 +1,137 @@
+"""Point clouds: the graph of neighbours, the networks, the protocol and its figures."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from deepsets import Sets
+from deepsets.baselines.graph import DescribedGraphNet, EdgeConvolution, EdgeNet, GraphConvolution, neighbours
+from deepsets.paper import Record, Trial, clouds
+from deepsets.paper import _clouds_figures as figures
+from deepsets.paper._clouds_data import SURFACES, generate
+from deepsets.paper._clouds_model import ours, pooling_only, published
+from deepsets.testing import assert_invariant
+
+TWO = Sets.from_list([torch.randn(30, 3), torch.randn(12, 3)])
+
+
+# ---------------------------------------------------------------------------------------------------------------- graph
+
+
+@given(st.lists(st.integers(9, 25), min_size=1, max_size=3), st.integers(0, 1000))
+def test_neighbours_are_the_nearest_of_the_same_set(sizes, seed):
+    torch.manual_seed(seed)
+    sets = Sets.from_list([torch.randn(n, 3) for n in sizes])
+    near = neighbours(sets, 8)
+    distance = torch.cdist(sets.values, sets.values).masked_fill(sets.set_ids[:, None] != sets.set_ids, torch.inf)
+    assert near[:, 0].tolist() == list(range(sets.total))
+    assert_close(distance.gather(1, near), distance.sort(1).values[:, :9])
+
+
+def test_a_point_that_many_share_is_not_its_own_neighbour():
+    near = neighbours(Sets.from_list([torch.zeros(6, 3)]), 2)
+    assert all(i not in row and len(set(row)) == 2 for i, (_, *row) in enumerate(near.tolist()))
+
+
+def test_too_few_members_for_a_graph_are_refused():
+    with pytest.raises(ValueError, match="needs 8 neighbours in its set, but a set has 5 members"):
+        neighbours(Sets.from_list([torch.randn(20, 3), torch.randn(5, 3)]), 8)
+
+
+def test_convolutions_on_the_graph_equal_the_plain_loop():
+    torch.manual_seed(0)
+    x, near = torch.randn(42, 4, dtype=torch.float64), neighbours(TWO, 8)
+    mean, edge = GraphConvolution(4, 5).double(), EdgeConvolution(4, 5).double()
+    assert_close(mean(x, near), torch.stack([mean.map(x[rows].mean(0)) for rows in near]))
+    slow = [edge.member(x[i]) + edge.edge(x[rows] - x[i]).amax(0) for i, rows in enumerate(near)]
+    assert_close(edge(x, near), torch.stack(slow))
+
+
+# ------------------------------------------------------------------------------------------------------------- networks
+
+
+@pytest.mark.parametrize("build", [published, pooling_only, ours, DescribedGraphNet, EdgeNet])
+def test_networks_do_not_see_the_order_and_learn_in_every_weight(build):
+    torch.manual_seed(0)
+    model = build(7)
+    model(TWO).square().sum().backward()
+    # The last map of a residual block starts at 0, so what comes before it has no gradient yet.
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    assert_invariant(model.eval(), TWO)
+    assert model(TWO).shape == (2, 7)
+
+
+def test_the_published_network_has_the_published_sizes():
+    shapes = [tuple(p.shape) for p in published(40).parameters() if p.ndim == 2]
+    assert shapes == [(256, 3), (256, 256), (256, 256), (256, 256), (40, 256)]
+    moved = Sets.from_list([5 + 3 * TWO[0]])
+    model = published(4).eval()
+    assert_close(model(moved), model(TWO[[0]]), rtol=1e-3, atol=1e-4)  # zero mean, unit variance comes first
+
+
+# ------------------------------------------------------------------------------------------------------------- protocol
+
+
+def test_generated_clouds_lie_in_the_unit_sphere_and_differ_between_parts():
+    data = generate(train=2, test=2, points=50, seed=3)
+    assert data.x_train.shape == (2 * len(SURFACES), 50, 3) and data.x_train.dtype == np.float32
+    assert_close(torch.from_numpy(data.x_test).norm(dim=2).amax(1), torch.ones(16))
+    assert not np.allclose(data.x_train, data.x_test)
+
+
+def test_points_about_the_z_axis_keep_their_height_and_their_shape():
+    torch.manual_seed(0)
+    cloud = torch.randn(3, 20, 3)
+    turned = clouds._turned(cloud)
+    scale = turned[:, :, 2] / cloud[:, :, 2]
+    assert_close(scale, scale[:, :1].expand_as(scale))
+    assert ((scale > 0.799) & (scale < 1.251)).all()
+    assert_close(turned.norm(dim=2), cloud.norm(dim=2) * scale)
+
+
+def test_the_quick_form_learns_the_surfaces(tmp_path):
+    (row,) = clouds.EXPERIMENT.methods["Ours"](Trial(False, 0, tmp_path), "surfaces-64").measures
+    assert (row.data, row.metric) == ("surfaces-64", "accuracy") and row.value > 0.85
+
+
+def test_a_method_that_is_not_asked_for_some_size_says_nothing(tmp_path):
+    assert clouds.EXPERIMENT.methods["KNN graph"](Trial(True, 0, tmp_path), "modelnet40-100").measures == []
+
+
+# -------------------------------------------------------------------------------------------------------------- figures
+
+
+def test_excited_clouds_excite_their_unit_more_than_where_they_began():
+    torch.manual_seed(0)
+    layers = type(published(4).phi)(*published(4).phi.layers[:2])
+    _, before = figures.excite(layers, units=5, points=40, steps=0)
+    found, after = figures.excite(layers, units=5, points=40, steps=25)
+    assert (after > before).all() and found.shape == (5, 40, 3) and found.abs().max() <= 1
+
+
+def test_points_that_do_not_win_change_nothing():
+    torch.manual_seed(0)
+    model, cloud = pooling_only(4).eval(), torch.randn(60, 3)
+    model.phi.layers[0] = torch.nn.Identity()  # else the mean and deviation of the rest would be other ones
+    points = figures.winners(model, cloud)
+    assert 0 < len(points) < 60
+    assert_close(model(Sets.from_list([cloud[points]])), model(Sets.from_list([cloud])))
+
+
+def test_figures_show_classes_units_and_winners():
+    pytest.importorskip("matplotlib")
+    torch.manual_seed(0)
+    extra = figures.look(published(8, 16), clouds.clouds(False, 64), steps=2, points=30)
+    record = Record("clouds", False, "Deep Sets", 0, "", [], parts={"surfaces-64": {"extra": extra}})
+    for draw in (figures.examples, figures.units):
+        assert len(draw([record]).axes) == 2 * figures.SHOWN
+    titles = [axes.get_title() for axes in figures.critical([record]).axes]
+    assert titles[0].startswith("sphere") and titles[0].endswith("of 128") and len(titles) == figures.SHOWN
+
+
+def test_clouds_keep_their_place_in_a_record():
+    cloud = np.random.default_rng(0).uniform(-1, 1, size=(9, 3))
+    assert np.abs(figures._unpack(figures._pack(cloud)) - cloud).max() < 1 / 127
