@@ -77,11 +77,12 @@ def run_server(kind: str) -> None:
 def overhead(kind: str, repeats: int = 200) -> dict[str, Any]:
     """One client: the median of its requests beside the median of the same calls without HTTP, taking turns."""
     import torch
+    from threadpoolctl import threadpool_limits
 
     torch.set_num_threads(1)
     model, asked = expander(kind), queries(repeats + 10)
     inside, outside = [], []
-    with server(kind) as (host, port, _):
+    with server(kind) as (host, port, _), threadpool_limits(1):  # one thread here as there
         connection = http.client.HTTPConnection(host, port)
         for query in asked:
             start = time.perf_counter()

@@ -8,6 +8,7 @@ from ._explain import explain
 from ._export import export
 from ._fit import fit
 from ._paper import app as paper
+from ._pool import pool
 from ._predict import predict
 from ._serve import serve
 
@@ -18,6 +19,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verb in (fit, predict, evaluate, explain, export, expand, serve):
+for verb in (fit, predict, pool, evaluate, explain, export, expand, serve):
     app.command()(verb)
 app.add_typer(paper, name="paper")

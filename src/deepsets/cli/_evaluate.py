@@ -54,7 +54,7 @@ def evaluate(
 def _compare(question: Any, part: Any) -> tuple[np.ndarray, np.ndarray]:
     """Answers and targets of what is labelled: numbers (n, targets), probabilities (n, classes) and class numbers."""
     from ..estimators._targets import codes
-    from ._predict import flat
+    from ..scale import flat
     from ._tasks import TASKS, targets
 
     model = question.model

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ._engine import Address, EngineName, Workers, engine_of
 from ._say import sentences, show_json
 
 STRANGE, FITS = 0.05, 0.25  # a member's score, where a stranger (the median of all words) has 0 and the best one 1
@@ -25,11 +26,20 @@ def expand(
     exclude: Annotated[list[str] | None, typer.Option(help="Not to be found; may be given several times.")] = None,
     fits: Annotated[bool, typer.Option("--fits", help="Show how well each of the words goes with the others.")] = False,
     file: Annotated[Path | None, typer.Option("--from", help="A text file with more words, one a line.")] = None,
+    candidates: Annotated[
+        Path | None, typer.Option(help="A table of candidates, or a folder of Parquet files, to look in instead.")
+    ] = None,
+    element: Annotated[str | None, typer.Option(help="The column with the names of the candidates.")] = None,
+    engine: EngineName = "local",
+    workers: Workers = None,
+    address: Address = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Finds what goes with a few words: other members of the set that they are from.
 
     Without a model the words are English nouns, of concepts that come with the library. Capitals do not matter.
+    With --candidates, names and features of candidates are read from files, which may be larger than memory; the model
+    must be one that scores features.
 
     \b
     Examples:
@@ -37,12 +47,23 @@ def expand(
       deepsets expand violin cello "grand piano" -k 5 --exclude guitar
       deepsets expand --model baskets/ milk bread
       deepsets expand lion tiger hammer --fits
+      deepsets expand --model songs/ s17 s23 --candidates shards/ --element song
     """
     if model is not None and method is not None:
         raise typer.BadParameter("a model has its method already.", param_hint="--method")
     asked = [*(words or []), *(_lines(file) if file else [])]
     if not asked:
         raise typer.BadParameter("give at least one word, or a file of words by --from.", param_hint="WORDS")
+    where = engine_of(engine, workers, address)
+    if candidates is not None:
+        if model is None or element is None or fits:
+            raise typer.BadParameter(
+                "candidates in files need --model and --element, and have no --fits.", param_hint="--candidates"
+            )
+        _from_files(model, asked, candidates, k, element, exclude or [], where, as_json)
+        return
+    if engine != "local" or element is not None:
+        raise typer.BadParameter("it goes with --candidates.", param_hint="--element" if element else "--engine")
     expander = _expander(model, method, quiet=as_json)
     spelled = _Spelling(expander.vocabulary_)
     query = list(dict.fromkeys(spelled(word) for word in asked))
@@ -61,6 +82,25 @@ def expand(
         _table([(m["element"], m["fit"]) for m in members], 0.0, 1.0)
     if odd is not None:
         typer.echo(f"\n{odd} does not seem to belong to the others.")
+
+
+def _from_files(
+    model: Path,
+    query: list[str],
+    candidates: Path,
+    k: int,
+    element: str,
+    exclude: list[str],
+    engine: Any,
+    as_json: bool,
+) -> None:
+    from .. import scale
+
+    found = scale.expand(model, query, candidates, k, element=element, exclude=exclude, engine=engine)
+    if as_json:
+        show_json({"query": query, "answers": [candidate._asdict() for candidate in found]})
+    else:
+        _table([(c.element, c.score) for c in found], min(c.score for c in found))
 
 
 def _expander(model: Path | None, method: str | None, quiet: bool) -> Any:

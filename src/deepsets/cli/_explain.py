@@ -46,11 +46,12 @@ def explain(
 
 
 def _contributions(question: Any, part: Any) -> dict[str, Any]:
-    from ._ask import naming
-    from ._predict import flat, output_names
+    from ..scale import flat, naming, output_names
 
     values = flat(question.model.explain(part.X, part.z))
-    out = naming(question, part, per_member=True)
+    out = naming(part, question.source.naming, per_member=True)
     if values.shape[1] == 1:
         return out | {"contribution": values[:, 0]}
-    return out | {f"contribution_{name}": values[:, i] for i, name in enumerate(output_names(question.model))}
+    return out | {
+        f"contribution_{name}": values[:, i] for i, name in enumerate(output_names(question.model, values.shape[1]))
+    }

@@ -51,7 +51,7 @@ def fit(
       deepsets fit sales.csv --task expansion --by receipt --element item -o model/
     """
     from .. import estimators, store
-    from ._ask import check_values
+    from ..scale import check_values
     from ._expansion import fit_expansion
     from ._tasks import EXPANSION, TASKS, check_target, guess, targets
 

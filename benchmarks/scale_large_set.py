@@ -1,0 +1,57 @@
+"""One set of 10^7 and of 10^8 elements x 16 features, generated in a stream: peak memory and time.
+
+python -m benchmarks.scale_large_set [SIZE ...] takes other sizes.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+CODE = """
+import sys, time
+import numpy as np, pyarrow as pa, torch
+from benchmarks.scale_data import FEATURES
+from deepsets import Sets, nn
+from deepsets.scale._coder import Coder
+from deepsets.scale._gather import gather
+from deepsets.tables import TableSets
+
+def peak():
+    return int(next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1]) / 1024
+
+def stream(total, batch=32_000):
+    generator = torch.Generator().manual_seed(0)
+    for start in range(0, total, batch):
+        n = min(batch, total - start)
+        sets = Sets._trusted(torch.randn(n, FEATURES, generator=generator), torch.tensor([0, n]))
+        yield TableSets(sets, np.array([n]), pa.array([0]), None, [], True)
+
+torch.manual_seed(0)
+net = nn.DeepSet(nn.mlp(FEATURES, 32, 32), nn.mlp(97, 32, 1), pool=["max", "mean", "std"], size=True)
+coder = Coder(net, FEATURES)
+gather(coder, stream(64_000))
+idle, start = peak(), time.perf_counter()
+states = gather(coder, stream(int(sys.argv[1])))
+seconds = time.perf_counter() - start
+assert int(states.members[0]) == int(sys.argv[1])
+print(idle, peak() - idle, seconds, coder.decode(states.parts, None)["prediction"][0])
+"""
+
+
+def run(sizes: tuple[int, ...] = (10**7, 10**8)) -> list[dict[str, object]]:
+    out: list[dict[str, object]] = []
+    for size in sizes:
+        done = subprocess.run([sys.executable, "-c", CODE, str(size)], check=True, capture_output=True, text=True)
+        idle, over, seconds, answer = map(float, done.stdout.split())
+        row = {"case": f"one set of {size:,} x 16", "idle MB": idle, "peak MB over idle": over, "seconds": seconds}
+        row |= {"answer": answer, "elements/s": size / seconds}
+        if out:
+            row["times the one before"] = seconds / float(out[-1]["seconds"])  # type: ignore[arg-type]
+        out.append(row)
+    return out
+
+
+if __name__ == "__main__":
+    for row in run(*([tuple(int(float(a)) for a in sys.argv[1:])] if sys.argv[1:] else [])):
+        print(row)
