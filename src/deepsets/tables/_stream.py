@@ -109,7 +109,8 @@ class _Seen:
             place = int(order[again].min())
             raise ValueError(
                 f"the set {ids[place].as_py()!r} comes again in row {int(rows[place])} after other sets: a table is "
-                f"read in pieces, so the rows of a set must be neighbours. Sort it by {self.by!r} first, or predict with --scattered."
+                f"read in pieces, so the rows of a set must be neighbours. Sort it by {self.by!r} first, or "
+                "predict with --scattered."
             )
         self.parts.append(new)
         while len(self.parts) > 1 and len(self.parts[-2]) < 2 * len(self.parts[-1]):
