@@ -47,7 +47,7 @@ def serve(
     limits = server.Limits(body=max_body, elements=max_elements, k=max_k, queue=queue, timeout=timeout)
     watched = sys.stderr.isatty()  # by somebody who may wonder; else there are only lines of JSON
     if watched and not models:
-        typer.echo("Loading the concepts; at the first start Deep Sets is trained on them, for half a minute …", err=True)
+        typer.echo("Loading the concepts; at the first start Deep Sets is trained on them, half a minute …", err=True)
     found = server.load(models) if models else server.concepts(verbose=watched)
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
