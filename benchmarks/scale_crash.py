@@ -88,7 +88,7 @@ def _driver(
         time.sleep(chance.uniform(0.1, 0.8) * seconds)
         process.kill()
         process.communicate()
-        absent += not output.exists() and (folder / f"{output.name}.parts" / "manifest.json").is_file()
+        absent += not output.exists() and (folder / f"{output.name}.parts" / "_manifest.json").is_file()
         done = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
         taken_up.append(int(done[1]))
         same += output.read_bytes() == whole

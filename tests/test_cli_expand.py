@@ -154,3 +154,7 @@ def test_a_model_of_another_kind_is_refused(tmp_path):
     assert "holds a SetRegressor: wanted a model of `fit --task expansion`" in run(
         "expand", "--model", tmp_path / "sums", "lion", code=1
     )
+
+
+def test_a_word_of_nothing_is_refused():
+    assert "none that is empty" in run("expand", "lion", " ", code=2)

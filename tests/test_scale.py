@@ -302,3 +302,23 @@ def test_the_commands(tmp_path):
     assert "exists" in run("pool", tmp_path / "m", tmp_path / "old", "-o", tmp_path / "old.parquet", code=1)
     for wrong in (["--remove"], ["--engine", "spark"], ["--address", "auto"]):
         run("pool", tmp_path / "m", tmp_path / "old", "-o", tmp_path / "x.parquet", *wrong, code=2)
+
+
+def test_an_expander_does_not_answer_for_sets(tmp_path):
+    from deepsets.expand import BayesianSets, SetExpander
+
+    pq.write_table(pa.table({"set": [1, 1, 2], "x": [0.1, 0.2, 0.3]}), tmp_path / "rows.parquet")
+    baskets = [["milk", "bread"], ["bread", "butter", "milk"]]
+    for model in (BayesianSets().fit(baskets), SetExpander(epochs=1).fit(baskets)):
+        with pytest.raises(ValueError, match="does not answer for sets: wanted an estimator or a DeepSet"):
+            scale.predict(model, tmp_path / "rows.parquet", tmp_path / "out.parquet", by="set")
+
+
+def test_a_folder_of_answers_is_read_like_any_other(tmp_path):
+    import polars as pl
+
+    model = nn.DeepSet(nn.mlp(1, 4), nn.mlp(4, 1), pool="sum")
+    pq.write_table(pa.table({"set": [1, 1, 2], "x": [0.1, 0.2, 0.3]}), tmp_path / "rows.parquet")
+    scale.predict(model, tmp_path / "rows.parquet", tmp_path / "answers", by="set")
+    assert pq.read_table(tmp_path / "answers")["set"].to_pylist() == [1, 2]
+    assert pl.read_parquet(tmp_path / "answers" / "*.parquet")["set"].to_list() == [1, 2]

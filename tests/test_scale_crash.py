@@ -43,7 +43,7 @@ def test_a_driver_that_is_killed_leaves_what_is_recognisably_incomplete_and_is_t
     code = [sys.executable, "-c", DRIVER, tmp_path / "net", table, out]
     assert subprocess.run(code, check=False).returncode == -signal.SIGKILL
     assert not out.exists()
-    assert (tmp_path / "out.parquet.parts" / "manifest.json").is_file()
+    assert (tmp_path / "out.parquet.parts" / "_manifest.json").is_file()
     with pytest.raises(ValueError, match=r"holds the parts of another run.*\(other: columns, part\)"):
         scale.pool(model("sum"), table, out, by="box", engine=ALONE)
     again = scale.pool(model("std"), table, out, **options)
@@ -60,7 +60,7 @@ def test_a_crash_between_moves_of_a_folder_is_taken_up(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
     monkeypatch.undo()
     assert scale.predict(model("std"), table, tmp_path / "out", **options)["found_done"] == 1
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["manifest.json", "part-000000.parquet"]
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["_manifest.json", "part-000000.parquet"]
     with pytest.raises(ValueError, match="out exists: choose another path, or --overwrite"):
         scale.predict(model("std"), table, tmp_path / "out", **options)
     scale.predict(model("max"), table, tmp_path / "out", **options, overwrite=True)

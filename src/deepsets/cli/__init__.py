@@ -1,5 +1,8 @@
 """The `deepsets` command: thin, one verb for each thing that can be done with a table of sets."""
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from ._evaluate import evaluate
@@ -14,11 +17,27 @@ from ._serve import serve
 
 app = typer.Typer(
     name="deepsets",
-    help="Learning on sets: from a table of members to a model, and from a model to answers.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(version("deepsets"))
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    which: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Learning on sets: from a table of members to a model, and from a model to answers."""
+
+
 for verb in (fit, predict, pool, evaluate, explain, export, expand, serve):
     app.command()(verb)
 app.add_typer(paper, name="paper")

@@ -52,8 +52,10 @@ def expand(
     if model is not None and method is not None:
         raise typer.BadParameter("a model has its method already.", param_hint="--method")
     asked = [*(words or []), *(_lines(file) if file else [])]
-    if not asked:
-        raise typer.BadParameter("give at least one word, or a file of words by --from.", param_hint="WORDS")
+    if not asked or not all(word.strip() for word in asked):
+        raise typer.BadParameter(
+            "give at least one word, and none that is empty, or a file of words by --from.", param_hint="WORDS"
+        )
     where = engine_of(engine, workers, address)
     if candidates is not None:
         if model is None or element is None or fits:

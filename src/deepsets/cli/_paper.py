@@ -17,7 +17,7 @@ Folder = Annotated[Path, typer.Option("--results", help="The folder of results."
 @app.command("list")
 @sentences
 def list_experiments() -> None:
-    """Names the experiments, their methods, and what has been run."""
+    """Names the experiments and their methods."""
     from rich.console import Console
     from rich.table import Table
 
@@ -26,7 +26,7 @@ def list_experiments() -> None:
     table = Table("experiment", "section", "what", "methods", title="deepsets paper run NAME", title_justify="left")
     for name in NAMES:
         about = experiment(name)
-        table.add_row(name, about.section, about.title, ", ".join(about.methods))
+        table.add_row(name, about.section, about.title, " · ".join(about.methods))
     Console().print(table)
 
 

@@ -130,11 +130,12 @@ class SetExpander(Expander):
         held = None
         if validation is not None:
             held = Batch(validation[0], z=None if validation[1] is None else torch.from_numpy(validation[1]))
+        steps = -(-len(sets) // self.batch_size)  # of an epoch
         self.history_ = train(
             self.network_,
             objective,
             data,
-            epochs=self.epochs if self.epochs is not None else max(_EPOCHS, -(-_STEPS * self.batch_size // len(sets))),
+            epochs=max(_EPOCHS, -(-_STEPS // steps)) if self.epochs is None else self.epochs,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,

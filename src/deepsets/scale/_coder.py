@@ -28,6 +28,14 @@ def load_model(model: Any) -> Any:
     return load(model)
 
 
+def load_answerer(model: Any) -> Any:
+    """The same, of a model that answers for sets."""
+    given = load_model(model)
+    if not isinstance(given, DeepSet) and not hasattr(given, "predict"):
+        raise ValueError(f"a {type(given).__name__} does not answer for sets: wanted an estimator or a DeepSet.")
+    return given
+
+
 class Coder:
     r"""States of sets by a `SetRegressor`, a `SetClassifier` or a `DeepSet`.
 
@@ -44,7 +52,7 @@ class Coder:
     def __init__(self, model: Any, features: int | None = None, context: int = 0) -> None:
         self.model = model
         self.estimator = not isinstance(model, DeepSet)
-        nets = list(model.network_.networks) if hasattr(model, "network_") else [model]
+        nets = list(model.network_.networks) if self.estimator else [model]
         if not all(isinstance(net, DeepSet) for net in nets):
             raise ValueError(
                 f"a {type(model).__name__} looks at all members of a set at once: it has no states that merge. Sets "

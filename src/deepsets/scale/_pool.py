@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..tables._files import arrow
-from ._coder import Coder, load_model, model_identity
+from ._coder import Coder, load_answerer, load_model, model_identity
 from ._engines import Engine
 from ._gather import Gather
 from ._merge import RANGE, Merge, cut_ranges, write_run
@@ -48,7 +48,7 @@ def pool(
         raise ValueError(f"states are written as Parquet, a file or a folder; found {output}.")
     if remove and merge is None:
         raise ValueError("members are taken away from states: say from which, by merge.")
-    given = load_model(model)
+    given = load_answerer(model)
     source = Source(given, table_files(table), by, features=features, z=z)
     heading = _heading(given, source)
     old = None if merge is None else Path(merge)
@@ -76,7 +76,7 @@ def predict_scattered(
 
     The rows of a set may stand anywhere. See `pool` for the rest.
     """
-    given = load_model(model)
+    given = load_answerer(model)
     kept = heading_of(Path(table))
     source = None
     if kept is None:

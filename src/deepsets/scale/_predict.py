@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..nn import DeepSet
-from ._coder import load_model
+from ._coder import load_answerer
 from ._engines import Engine
 from ._parts import PART
 from ._pool import predict_scattered
@@ -35,7 +35,7 @@ def predict(
     sets; models without states (of members, odd one out) want whole sets, and answer in the order of the table.
     output: a file, whose suffix says how, or a folder for Parquet files (a path without suffix).
     """
-    given = load_model(model)
+    given = load_answerer(model)
     if isinstance(given, DeepSet) or not getattr(given, "_PER_MEMBER", False):
         options: dict[str, Any] = {"by": by, "features": features, "z": z, "engine": engine, "part": part}
         return predict_scattered(model, table, output, overwrite=overwrite, progress=progress, **options)

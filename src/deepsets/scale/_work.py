@@ -14,7 +14,7 @@ from typing import Any
 from ..tables import check_output, writer
 from ..tables._files import arrow
 
-MANIFEST = "manifest.json"
+MANIFEST = "_manifest.json"  # readers of folders of Parquet files pass over names that begin so
 OUT = "0.parquet"  # the table in a part of the output
 _COUNTS = "counts.json"
 _FORMAT = 1
@@ -51,7 +51,7 @@ class Work:
     """The folder `OUTPUT.parts`, in which an output grows. identity: what a run must share with the one it takes up.
 
     The output itself appears when it is complete, and the folder then goes. So where the folder stands, with its
-    `manifest.json`, the run is not complete; the same call again does what is missing.
+    `_manifest.json`, the run is not complete; the same call again does what is missing.
     """
 
     def __init__(self, output: Path, identity: dict[str, Any], *, overwrite: bool) -> None:
@@ -80,7 +80,7 @@ class Work:
                 )
             shutil.rmtree(self.folder)
         self.folder.mkdir()
-        temporary = self.folder / f".{MANIFEST}"
+        temporary = self.folder / f"{MANIFEST}.tmp"
         temporary.write_text(json.dumps(self.identity, indent=1))
         temporary.replace(path)
 

@@ -220,6 +220,8 @@ def _sentence(error: dict[str, Any]) -> str:
     """Where a question differs from what is wanted, and how."""
     if error["type"] == "json_invalid":
         return f"the body is not valid JSON: {error['ctx']['error']} (at {error['loc'][-1]})."
+    if error["type"] == "model_attributes_type" and len(error["loc"]) == 1:
+        return "the body is not an object of JSON; it needs the header content-type: application/json."
     # Where one of several types is wanted, pydantic names the type it tried.
     parts = [str(p) for p in error["loc"][1:] if not str(p).startswith(("list[", "str", "int", "nullable"))]
     return f"{'.'.join(parts) or error['loc'][0]}: {error['msg'][0].lower()}{error['msg'][1:]}."

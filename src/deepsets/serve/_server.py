@@ -70,7 +70,10 @@ def check_address(host: str, token: str | None) -> None:
     if token is not None and (len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable()):
         raise ValueError(f"the token must have at least {_LEAST_TOKEN} characters, of ASCII; found {len(token)}.")
     if token is None and not _is_loopback(host):
-        raise ValueError(f"{host} can be reached from other machines: give a token, or listen on 127.0.0.1.")
+        raise ValueError(
+            f"{host} can be reached from other machines: give a token (--token-file, $DEEPSETS_TOKEN), or listen on "
+            "127.0.0.1."
+        )
 
 
 def _is_loopback(host: str) -> bool:

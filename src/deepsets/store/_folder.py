@@ -110,7 +110,7 @@ def check_free(path: Path, overwrite: bool) -> None:
     if not (path.exists() or path.is_symlink()):
         return
     if not overwrite:
-        raise ModelFolderError(f"{path} exists: choose another path, or overwrite it.")
+        raise ModelFolderError(f"{path} exists: choose another path, or overwrite it (overwrite=True, --overwrite).")
     if path.is_symlink() or not path.is_dir():
         raise ModelFolderError(f"{path} is not a folder: it is left as it is.")
     others = sorted({entry.name for entry in path.iterdir()} - {CONFIG, WEIGHTS, CARD})

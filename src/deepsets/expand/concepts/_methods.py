@@ -13,7 +13,7 @@ from .._vectors import NearestVectors
 from ._set_vectors import set_vectors
 
 METHODS = ("bayesian-sets", "deep-sets", "nearest-vectors")
-_EPOCHS, _STEPS = 5, 300  # at least, of "deep-sets"
+_EPOCHS, _STEPS = 5, 300  # at least, of "deep-sets", in batches of 64
 
 
 def fit_expander(
@@ -55,7 +55,7 @@ def fit_expander(
         query=(2, 5),
         positives=5,
         negatives=128,
-        epochs=epochs or max(_EPOCHS, -(-_STEPS * 64 // len(ids))),
+        epochs=epochs or max(_EPOCHS, -(-_STEPS // -(-len(ids) // 64))),
         random_state=seed,
         verbose=verbose,
     ).fit(ids, items=vectors)
