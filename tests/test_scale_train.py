@@ -79,8 +79,11 @@ def test_two_processes_make_the_step_of_one(tmp_path):
     table = write(np.random.default_rng(0).integers(1, 9, 60), tmp_path / "t", [20], group=30)
     script = Path(__file__).with_name("shards_two_processes.py")
     command = ["torch.distributed.run", "--nproc-per-node", "2", "--standalone", str(script), str(table), str(tmp_path)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, "-m", *command], check=True, timeout=300, env=environment, capture_output=True)
+    loopback = "lo" if sys.platform == "linux" else "lo0"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": loopback}
+    command = [sys.executable, "-m", *command]
+    done = subprocess.run(command, check=False, timeout=300, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     alone, found = trained(table, epochs=1, batch_members=100_000), load_file(tmp_path / "one.safetensors")
     for name, weight in alone.items():
         torch.testing.assert_close(found[name], weight, rtol=1e-5, atol=1e-6)

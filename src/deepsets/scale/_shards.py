@@ -114,7 +114,7 @@ class Shards:
         source = self.source
         names = source.shape.inside(source.columns.all)
         with arrow().parquet.ParquetFile(source.files[group.file]) as file:
-            table = file.read_row_group(group.number, columns=names)
+            table = file.read_row_group(group.number, columns=names, use_threads=False)
             if not source.shape.nested:
                 table = _whole_sets(file, table, group.number, source.columns.by or "", names)
         if table.num_rows == 0:
@@ -139,12 +139,12 @@ class Shards:
 def _whole_sets(file: Any, table: Any, number: int, by: str, names: list[str]) -> Any:
     """Without the rest of a set that began in the group before, and with the rest of the last one."""
     if number > 0:
-        before = file.read_row_group(number - 1, columns=[by])[by]
+        before = file.read_row_group(number - 1, columns=[by], use_threads=False)[by]
         if len(before):
             table = table.slice(_run(table[by], before[-1]))
     while table.num_rows and number + 1 < file.num_row_groups:
         number += 1
-        more = file.read_row_group(number, columns=names)
+        more = file.read_row_group(number, columns=names, use_threads=False)
         rest = _run(more[by], table[by][-1])
         table = arrow().concat_tables([table, more.slice(0, rest)])
         if rest < more.num_rows:
