@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from ..train import Batch, History, evaluate
 from ..train._batches import fingerprint, pieces
-from ..train._loop import Loss, _mean_gradients, _seed, _stop_after_step
+from ..train._loop import Loss, _seed, _stop_after_step, take_step
 from ..train._run import Run
 from ..train._schedule import Rate, Schedule
-from ..train._workers import share_start, sum_gradients, workers
+from ..train._workers import share_start, workers
 from ._shards import Shards
 
 
@@ -74,23 +74,7 @@ def train(
                 done = (run.epoch + (run.step + 0.5) / steps) / epochs
                 for group, full in zip(opt.param_groups, full_rates, strict=True):
                     group["lr"] = full * rate(done)
-                opt.zero_grad()
-                summed, count = 0.0, 0.0
-                sizes = torch.zeros(0).numpy() if batch is None else batch.sets.sizes.numpy()
-                for piece in pieces(torch.arange(len(sizes)).numpy(), sizes, micro_elements):
-                    assert batch is not None
-                    total, labelled = loss(model, batch.take(piece))
-                    total.backward()
-                    summed, count = summed + float(total.detach()), count + float(labelled)
-                summed, count = sum_gradients(parameters, summed, count, me.world)
-                if not math.isfinite(summed):
-                    run.fail("loss", summed)
-                if count > 0:
-                    norm = _mean_gradients(parameters, count, clip)
-                    if not math.isfinite(norm):
-                        run.fail("length of the gradient", norm)
-                    opt.step()
-                run.close_step(summed, count)
+                take_step(run, model, loss, _pieces(batch, micro_elements), opt, parameters, clip, me.world)
                 if me.rank == 0 and (stop.is_set() or run.is_due(checkpoint_seconds)):
                     run.save()
                 if stop.is_set():
@@ -105,3 +89,10 @@ def train(
             run.save()
         run.use_best()
     return run.history
+
+
+def _pieces(batch: Batch | None, micro_elements: int | None) -> Iterator[Batch]:
+    """None where the hands are empty."""
+    if batch is not None:
+        sizes = batch.sets.sizes.numpy()
+        yield from (batch.take(piece) for piece in pieces(np.arange(len(sizes)), sizes, micro_elements))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -106,24 +106,9 @@ def train(
                 done = (run.epoch + (run.step + 0.5) / len(batches)) / epochs
                 for group, full in zip(opt.param_groups, full_rates, strict=True):
                     group["lr"] = full * rate(done)
-                opt.zero_grad()
-                summed, number = 0.0, 0.0  # the sum of the losses, and their number
-                for piece in pieces(part_of(batches[run.step], sizes, *me), sizes, micro_elements):
-                    batch = data.take(piece)
-                    if subset is not None:
-                        batch = batch._replace(sets=batch.sets.sample(subset))
-                    total, count = loss(model, batch)
-                    total.backward()
-                    summed, number = summed + float(total.detach()), number + float(count)
-                summed, number = sum_gradients(parameters, summed, number, me.world)
-                if not math.isfinite(summed):
-                    run.fail("loss", summed)
-                if number > 0:  # a batch without any label teaches nothing
-                    norm = _mean_gradients(parameters, number, clip)
-                    if not math.isfinite(norm):  # seen before it reaches the weights, and the checkpoint
-                        run.fail("length of the gradient", norm)
-                    opt.step()
-                run.close_step(summed, number)
+                mine = pieces(part_of(batches[run.step], sizes, *me), sizes, micro_elements)
+                taken = (_some(data.take(piece), subset) for piece in mine)
+                take_step(run, model, loss, taken, opt, parameters, clip, me.world)
                 if me.rank == 0 and (stop.is_set() or run.is_due(checkpoint_seconds)):
                     run.save()
                 if stop.is_set():
@@ -172,6 +157,38 @@ def _seed(number: int) -> None:
     torch.default_generator.manual_seed(number)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(number)
+
+
+def take_step(
+    run: Run,
+    model: nn.Module,
+    loss: Loss,
+    batches: Iterable[Batch],
+    opt: torch.optim.Optimizer,
+    parameters: list[nn.Parameter],
+    clip: float | None,
+    world: int,
+) -> None:
+    """One step of the optimizer on the mean loss over all pieces of a batch, in all processes."""
+    opt.zero_grad()
+    summed, number = 0.0, 0.0  # the sum of the losses, and their number
+    for batch in batches:
+        total, count = loss(model, batch)
+        total.backward()
+        summed, number = summed + float(total.detach()), number + float(count)
+    summed, number = sum_gradients(parameters, summed, number, world)
+    if not math.isfinite(summed):
+        run.fail("loss", summed)
+    if number > 0:  # a batch without any label teaches nothing
+        norm = _mean_gradients(parameters, number, clip)
+        if not math.isfinite(norm):  # seen before it reaches the weights, and the checkpoint
+            run.fail("length of the gradient", norm)
+        opt.step()
+    run.close_step(summed, number)
+
+
+def _some(batch: Batch, subset: int | None) -> Batch:
+    return batch if subset is None else batch._replace(sets=batch.sets.sample(subset))
 
 
 def _mean_gradients(parameters: list[nn.Parameter], count: float, clip: float | None) -> float:
