@@ -157,8 +157,8 @@ EXPERIMENT = Experiment(
         "(300, 100, 30 tanh units), the sets, the number of steps and the absolute error as loss; LSTM and GRU see "
         "another order at every step. Ours: phi is the log-characteristic function of the digit that small "
         "convolutional networks read, rho turns the sum of phi into a probability for every sum. M=1 is every test "
-        "image once: its error p gives the dotted bound (1 − p)^M. Four networks of 12 epochs with weaker deformation were "
-        "scored on the test images too (one seed, M=1 .9968, M=50 .856): no better than the three of 7 epochs kept here."
+        "image once: its error p gives the dotted bound (1 − p)^M. Four networks of 12 epochs with weaker deformation "
+        "were scored on the test images too (one seed, M=1 .9968, M=50 .856): no better than the three kept here."
     ),
     figures={"Accuracy against the number of digits": lambda records: figure(records, 100, ("Deep Sets", "Ours"))},
 )
