@@ -12,7 +12,7 @@ from deepsets.baselines.graph import DescribedGraphNet, EdgeConvolution, EdgeNet
 from deepsets.paper import Record, Trial, clouds
 from deepsets.paper import _clouds_figures as figures
 from deepsets.paper._clouds_data import SURFACES, generate
-from deepsets.paper._clouds_model import ours, pooling_only, published
+from deepsets.paper._clouds_model import SetNet, pooling_only, published
 from deepsets.testing import assert_invariant
 
 TWO = Sets.from_list([torch.randn(30, 3), torch.randn(12, 3)])
@@ -53,7 +53,7 @@ def test_convolutions_on_the_graph_equal_the_plain_loop():
 # ------------------------------------------------------------------------------------------------------------- networks
 
 
-@pytest.mark.parametrize("build", [published, pooling_only, ours, DescribedGraphNet, EdgeNet])
+@pytest.mark.parametrize("build", [published, pooling_only, SetNet, DescribedGraphNet, EdgeNet])
 def test_networks_do_not_see_the_order_and_learn_in_every_weight(build):
     torch.manual_seed(0)
     model = build(7)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..nn import Block, DeepSet, Equivariant, SetNorm, Stack, Standardize
+from ..nn import Block, DeepSet, Equivariant, SetLayer, SetNorm, Stack, Standardize, pooling
+from ..sets import Sets
 
 
 def published(classes: int, width: int = 256) -> DeepSet:
@@ -44,10 +45,44 @@ class Octaves(nn.Module):
         return torch.cat([x, angles.sin(), angles.cos()], dim=1)
 
 
-def ours(classes: int, width: int = 128, blocks: int = 3) -> DeepSet:
-    """Octaves, residual blocks with set norm that see maximum and mean, a wide layer, maximum and mean of it."""
-    wide = 4 * width
-    inner: list[nn.Module] = [Octaves(4), nn.Linear(27, width), *(Block(width) for _ in range(blocks))]
-    phi = Stack(*inner, SetNorm(width), nn.Linear(width, wide), nn.ReLU(inplace=True))
-    rho = nn.Sequential(nn.BatchNorm1d(2 * wide), nn.Linear(2 * wide, 256), nn.BatchNorm1d(256), nn.ReLU())
-    return DeepSet(phi, nn.Sequential(*rho, nn.Dropout(0.4), nn.Linear(256, classes)), pool=["max", "mean"])
+class Outer(SetLayer):
+    r"""The mean product of two maps of the members:  $\frac{1}{n} Σ_i \mathrm{relu}(x_i A)^⊤ (x_i B)$, a × b numbers.
+
+    >>> Outer(16, 4)(Sets.from_list([torch.randn(9, 16), torch.randn(2, 16)])).shape
+    torch.Size([2, 16])
+
+    How two traits of the points go together, which maximum and mean of single channels cannot tell.
+    """
+
+    def __init__(self, features: int, width: int) -> None:
+        super().__init__()
+        self.one, self.other = nn.Linear(features, width), nn.Linear(features, width)
+
+    def forward(self, sets: Sets) -> Tensor:
+        """Sets with values (N, features) -> (B, width²)."""
+        sizes = sets.sizes.tolist()
+        pairs = zip(self.one(sets.values).relu().split(sizes), self.other(sets.values).split(sizes), strict=True)
+        products = torch.stack([one.T @ other for one, other in pairs])
+        return products.flatten(1) / sets.sizes.clamp(min=1)[:, None]
+
+
+class SetNet(nn.Module):
+    """Octaves, residual blocks with set norm that see maximum and mean; then what all points have, and pairs of it.
+
+    >>> SetNet(40)(Sets.from_list([torch.randn(9, 3), torch.randn(2, 3)])).shape
+    torch.Size([2, 40])
+    """
+
+    def __init__(self, classes: int, width: int = 128, blocks: int = 3) -> None:
+        super().__init__()
+        self.inner = Stack(Octaves(4), nn.Linear(27, width), *(Block(width) for _ in range(blocks)), SetNorm(width))
+        self.wide = nn.Sequential(nn.Linear(width, 3 * width), nn.ReLU(inplace=True))
+        self.pool, self.outer = pooling(["max", "mean"]), Outer(width, 32)
+        last = 6 * width + 32**2
+        self.rho = nn.Sequential(nn.BatchNorm1d(last), nn.Linear(last, 256), nn.BatchNorm1d(256), nn.ReLU())
+        self.rho.extend([nn.Dropout(0.4), nn.Linear(256, classes)])
+
+    def forward(self, sets: Sets) -> Tensor:
+        """Sets with values (N, 3) -> (B, classes)."""
+        sets = self.inner(sets)
+        return self.rho(torch.cat([self.pool(sets.map(self.wide)).float(), self.outer(sets)], dim=1))

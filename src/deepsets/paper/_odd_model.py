@@ -82,16 +82,33 @@ class Traits(SetLayer):
         return (parts @ weights * parts).sum(1, keepdim=True).clamp_min(1e-35).log() + 2 * top
 
 
+class Verdict(SetLayer):
+    """Bayes' rule on traits, and three equivariant layers for what it does not know: (N, K) -> (N, 1).
+
+    >>> Verdict(10)(Sets.from_list([torch.randn(16, 10), torch.randn(5, 10)])).values.shape
+    torch.Size([21, 1])
+    """
+
+    def __init__(self, traits: int) -> None:
+        super().__init__()
+        self.rule, both = Traits(traits), ("max", "mean")
+        inner = [Equivariant(traits, 256, both), nn.ELU(), Equivariant(256, 128, both), nn.ELU()]
+        self.rest = Stack(nn.BatchNorm1d(traits), *inner, Equivariant(128, 1, both))
+
+    def forward(self, sets: Sets) -> Sets:
+        rule = self.rule(sets)
+        return rule.with_values(rule.values + self.rest(sets).values)
+
+
 def ours(side: int, traits: int = 128) -> Stack:
     """Residual convolutions to the log-odds of traits, and the one that lacks two of them."""
     if side == 8:
-        return Stack(
-            nn.Sequential(*_conv(1, 32, pool=2), *_conv(32, 64), nn.Flatten(), nn.Linear(1024, 32)), Traits(32)
-        )
+        encoder = nn.Sequential(*_conv(1, 32, pool=2), *_conv(32, 64), nn.Flatten(), nn.Linear(1024, 32))
+        return Stack(encoder, Verdict(32))
     layers = [*_conv(3, 32, stride=2), _Residual(32), *_conv(32, 64, pool=2), _Residual(64)]
     layers += [*_conv(64, 128, pool=2), _Residual(128), *_conv(128, 256), *_end(256, traits)]
     network = nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return Stack(network, Traits(traits))
+    return Stack(network, Verdict(traits))
 
 
 def _conv(inputs: int, outputs: int, stride: int = 1, pool: int = 1) -> list[nn.Module]:

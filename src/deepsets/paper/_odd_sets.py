@@ -91,13 +91,13 @@ def odd_sets(
     return Batch(sets, marks.gather(1, order).float()), condition
 
 
-def moved(images: Tensor, still: bool = False) -> Tensor:
+def moved(images: Tensor, still: bool = False, side: int | None = None) -> Tensor:
     """Bytes (U, C, H, W) to floats about 0. Faces are mirrored, turned, scaled, shifted and recoloured at random.
 
-    >>> moved(torch.zeros(5, 3, 48, 48, dtype=torch.uint8)).shape
-    torch.Size([5, 3, 48, 48])
+    >>> moved(torch.zeros(5, 3, 48, 48, dtype=torch.uint8), side=32).shape
+    torch.Size([5, 3, 32, 32])
 
-    Images with one channel are digits: these are deformed. still: nothing is random.
+    Images with one channel are digits: these are deformed. still: nothing is random. side: of the faces that come out.
     """
     x = (images.float() / 255).contiguous(memory_format=torch.channels_last)
     if images.shape[1] == 1:
@@ -112,7 +112,7 @@ def moved(images: Tensor, still: bool = False) -> Tensor:
     mirror, angle, scale = torch.where(torch.rand(len(x)) < 0.5, -1.0, 1.0), up_to(0.15), 1 + up_to(0.1)
     cos, sin = scale * angle.cos(), scale * angle.sin()
     affine = torch.stack([mirror * cos, -sin, up_to(0.12), mirror * sin, cos, up_to(0.12)], dim=1).view(-1, 2, 3)
-    grid = F.affine_grid(affine, list(x.shape), align_corners=False)
+    grid = F.affine_grid(affine, [*x.shape[:2], side or x.shape[2], side or x.shape[3]], align_corners=False)
     x = F.grid_sample(x, grid, padding_mode="reflection", align_corners=False)
     x = x * (1 + up_to(0.3, 1, 1, 1)) + up_to(0.3, 3, 1, 1)
     return x.contiguous(memory_format=torch.channels_last)

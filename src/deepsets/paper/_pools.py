@@ -32,6 +32,7 @@ def train_by_steps(
     weight_decay: float = 0.0,
     pool: int = 128,
     average: float = 0.998,
+    bfloat16: bool = False,
     optimizer: Callable[..., torch.optim.Optimizer] | None = None,
     seed: int,
     folder: Path,
@@ -46,9 +47,10 @@ def train_by_steps(
     would have been.
 
     AdamW (or `optimizer(groups, rate)`) with clipped gradients, a short warm-up and a cosine; the weights that stay
-    are their moving average (`average`: how much of it is kept at a step; 0 keeps the last weights). A checkpoint in
-    `folder` is taken up where it stands; one that was made with other settings (the numbers given here, and what
-    `settings` adds) is refused.
+    are their moving average (`average`: how much of it is kept at a step; 0 keeps the last weights). bfloat16: matrix
+    products and convolutions are done in it, weights and sums stay in float32; 1.5 to 2 times as fast where the
+    processor has instructions for it. A checkpoint in `folder` is taken up where it stands; one that was made with
+    other settings (the numbers given here, and what `settings` adds) is refused.
     """
     keep_memory()
     optimize = (optimizer or partial(torch.optim.AdamW, fused=True))(_groups(model, weight_decay), rate)
@@ -56,7 +58,7 @@ def train_by_steps(
     steps = epochs * (count // pool)
     place = folder / "checkpoint.safetensors"
     chosen = {"count": count, "epochs": epochs, "rate": rate, "weight_decay": weight_decay, "pool": pool}
-    chosen |= {"average": average, "seed": seed, **(settings or {})}
+    chosen |= {"average": average, "bfloat16": bfloat16, "seed": seed, **(settings or {})}
     start = _load(place, model, averaged, optimize, chosen) if place.exists() else 0
     saved = time.monotonic()
     model.train()
@@ -68,7 +70,8 @@ def train_by_steps(
             for group in optimize.param_groups:
                 group["lr"] = rate * _share(done)
             optimize.zero_grad()
-            total, weight = loss(model, batch)
+            with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+                total, weight = loss(model, batch)
             (total / weight).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimize.step()

@@ -18,7 +18,10 @@ PACKAGES = ("deepsets", "torch", "numpy", "scipy", "scikit-learn")
 
 @dataclass
 class Record:
-    """Everything one method found with one seed; `parts[name]` holds its measures, its extra and its seconds."""
+    """Everything one method found with one seed; `parts[name]` holds its measures, its extra and its seconds.
+
+    `core_seconds` are those that cores worked for it: a run that waits for others does not add to them.
+    """
 
     experiment: str
     full: bool
@@ -46,10 +49,11 @@ class Record:
         """As in the report: "full" or "quick"."""
         return "full" if self.full else "quick"
 
-    def add(self, part: str, outcome: Outcome, seconds: float) -> None:
+    def add(self, part: str, outcome: Outcome, seconds: float, core_seconds: float) -> None:
         """Puts what was found beside what is there already."""
+        times = {"seconds": round(seconds, 2), "core_seconds": round(core_seconds, 2)}
         measures = [measure._asdict() for measure in outcome.measures]
-        self.parts[part] = {"seconds": round(seconds, 2), "measures": measures, "extra": outcome.extra}
+        self.parts[part] = {**times, "measures": measures, "extra": outcome.extra}
 
     def save(self, folder: Path) -> Path:
         """Writes to a temporary name and renames, so that a record is whole or not there."""

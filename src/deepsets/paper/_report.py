@@ -67,10 +67,10 @@ def _section(about: Experiment, found: list[Record]) -> Section:
 
 
 def _seconds(found: list[Record]) -> str:
-    """How long a run of each method took, mean over seeds."""
+    """How long a run of each method took, mean over seeds: of a core, where that is known, else by the clock."""
     texts = []
     for method, runs in groupby(sorted(found, key=lambda r: r.method), key=lambda r: r.method):
-        times = [sum(part["seconds"] for part in run.parts.values()) for run in runs]
+        times = [sum(part.get("core_seconds", part["seconds"]) for part in run.parts.values()) for run in runs]
         texts.append(f"{method} {sum(times) / len(times):.0f} s")
     return "a run took: " + ", ".join(texts)
 

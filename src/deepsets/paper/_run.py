@@ -45,9 +45,9 @@ def run(
             if not resume:
                 shutil.rmtree(work, ignore_errors=True)
             work.mkdir(parents=True, exist_ok=True)
-            start = time.perf_counter()
+            start, work_start = time.perf_counter(), time.process_time()
             outcome = chosen.methods[method](Trial(full, seed, work, progress), part)
-            record.add(part, outcome, time.perf_counter() - start)
+            record.add(part, outcome, time.perf_counter() - start, time.process_time() - work_start)
             record.save(folder)
             shutil.rmtree(work)
             say(f"{label}: {record.parts[part]['seconds']:.1f} s")
