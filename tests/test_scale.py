@@ -14,7 +14,7 @@ import deepsets
 from deepsets import nn, scale
 from deepsets.cli import app
 from deepsets.estimators import MemberRegressor, SetClassifier, SetRegressor
-from deepsets.scale import _gather, _merge
+from deepsets.scale import _direct, _gather, _merge
 from deepsets.scale._coder import Coder
 from deepsets.scale._states import States
 
@@ -82,6 +82,8 @@ def test_the_answer_knows_neither_order_nor_partitions(tmp_path_factory, data):
     n = data.draw(st.integers(1, 60), "rows")
     frame = rows(n, data.draw(st.integers(1, 30), "sets"), seed=n)
     other = frame.iloc[data.draw(st.permutations(range(n)), "order")]
+    if data.draw(st.booleans(), "sorted"):
+        other = other.sort_values("box")
     cuts = data.draw(st.lists(st.integers(0, n), max_size=4), "cuts")
     here = tmp_path_factory.mktemp("any")
     group, part = data.draw(st.integers(1, 20), "row group"), data.draw(st.integers(1, 60), "part")
@@ -91,9 +93,9 @@ def test_the_answer_knows_neither_order_nor_partitions(tmp_path_factory, data):
 
 def test_runs_that_pass_their_limit_are_spilled_and_merged_by_ranges(tmp_path, monkeypatch):
     net, frame = model("std"), rows(3000, 400)
-    monkeypatch.setattr(_gather.Gather.__init__, "__defaults__", (None, 2000))  # bytes
+    monkeypatch.setattr(_gather.Gather.__init__, "__defaults__", (None, None, 2000))  # bytes
     monkeypatch.setattr(_merge, "RANGE", 20_000)
-    monkeypatch.setattr(scale._parts.batches, "__defaults__", (100,))
+    monkeypatch.setattr(scale._parts.batches, "__defaults__", (30, 100))
     monkeypatch.setattr("deepsets.scale._pool.GROUP", 16)
     work = tmp_path / "answers.parts"
     seen = []
@@ -225,6 +227,42 @@ def test_nested_tables_and_sets_without_names(tmp_path):
     wanted = net(deepsets.Sets(torch.from_numpy(values), torch.from_numpy(offsets))).detach().numpy()
     assert found["set"].tolist() == list(range(30))
     np.testing.assert_allclose(found[["prediction_0", "prediction_1"]], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_members_of_sets_without_names_are_answered_by_row(tmp_path):
+    sizes = np.arange(1, 9)
+    values = np.random.default_rng(1).normal(size=(sizes.sum(), 3)).astype(np.float32)
+    offsets = np.concatenate([[0], sizes.cumsum()])
+    lists = pa.ListArray.from_arrays(offsets.astype(np.int32), pa.FixedSizeListArray.from_arrays(values.ravel(), 3))
+    sets = [values[a:b] for a, b in pairwise(offsets)]
+    fitted = MemberRegressor(epochs=1, random_state=0).fit(sets, [x[:, 0] for x in sets])
+    (tmp_path / "t").mkdir()
+    pq.write_table(pa.table({"x": lists[:5]}), tmp_path / "t" / "0.parquet")
+    pq.write_table(pa.table({"x": lists[5:]}), tmp_path / "t" / "1.parquet")
+    scale.predict(fitted, tmp_path / "t", tmp_path / "o.parquet", engine=ALONE)
+    found = pd.read_parquet(tmp_path / "o.parquet")
+    assert found["set"].tolist() == np.repeat(np.arange(8), sizes).tolist()
+    np.testing.assert_allclose(found["prediction"], np.concatenate(fitted.predict(sets)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("named", ["b{:03d}".format, int])
+def test_sorted_sets_are_answered_at_once_and_others_by_their_states(named, tmp_path, monkeypatch):
+    net = model(["max", "mean", "std"], size=True)
+    frame = rows(600, 90).assign(box=lambda f: [named(int(b[1:])) for b in f["box"]])
+    frame = frame.sort_values("box", kind="stable", ignore_index=True)
+    monkeypatch.setattr(scale._parts.batches, "__defaults__", (60, 100))
+    answered = []
+    write = _direct.Direct._write
+    monkeypatch.setattr(_direct.Direct, "_write", lambda self, s: (answered.append(len(s)), write(self, s)))
+    swapped = frame.take([*range(300), *range(599, 299, -1)])
+    mixed = frame.sample(frac=1, random_state=0)
+    for table, least, most in ((frame, 50, 85), (swapped, 20, 60), (mixed, 0, 0)):
+        folder = shards(table, tmp_path / f"t{most}", [200, 400])
+        facts = scale.predict(net, folder, tmp_path / f"{most}.parquet", by="box", engine=ALONE, part=100)
+        assert (facts["sets"], facts["members"]) == (frame["box"].nunique(), 600)
+        close(pd.read_parquet(tmp_path / f"{most}.parquet"), in_memory(net, frame))
+        assert least <= sum(answered) <= most
+        answered.clear()
 
 
 def test_bad_tables_and_engines_are_named(tmp_path):

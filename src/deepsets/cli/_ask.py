@@ -8,6 +8,7 @@ from pathlib import Path
 from .. import store
 from ..scale import Source
 from ..tables import TableSets, stream
+from ..train import keep_memory
 
 
 class Question:
@@ -15,6 +16,7 @@ class Question:
 
     def __init__(self, model: Path, table: Path, by: str | None, z: list[str], target: list[str] | None = None) -> None:
         """target: the columns with the truth; an empty list: those of the fit."""
+        keep_memory()  # this process does nothing else
         self.model = store.load(model)
         if target is not None:
             target = target or list(getattr(self.model, "target_names_", []))

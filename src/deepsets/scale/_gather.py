@@ -17,11 +17,17 @@ class Gather:
     """Takes pieces of sets as they come and keeps their states.
 
     spill: takes the states gathered so far, each set once, where they pass `most` bytes; the same set may come in
-    several of these. Without it all are kept.
+    several of these. Without it all are kept. rest: takes the states of some rows, and gives those to be kept.
     """
 
-    def __init__(self, coder: Coder, spill: Callable[[States], None] | None = None, most: int = MOST) -> None:
-        self.coder, self.spill, self.most = coder, spill, most
+    def __init__(
+        self,
+        coder: Coder,
+        spill: Callable[[States], None] | None = None,
+        rest: Callable[[States], States] | None = None,
+        most: int = MOST,
+    ) -> None:
+        self.coder, self.spill, self.rest, self.most = coder, spill, rest, most
         self.rows = 0
         self._kept: list[States] = []
         self._size = self._united = 0
@@ -30,6 +36,7 @@ class Gather:
         """Rows of some sets."""
         states = States(part.ids, part.sizes.astype(np.int64), part.z, self.coder.encode(part))
         self.rows += int(part.sizes.sum())
+        states = states if self.rest is None else self.rest(states)
         self._kept.append(states)
         self._size += states.size
         # Uniting costs a pass over all that is kept: it waits until that is twice what the last one left.

@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from ..train import keep_memory
+
 PATIENCE = 5  # pools in a row that may break before a part is finished
 
 _worker: tuple[str, Any] = "", None  # of this process
@@ -86,7 +88,7 @@ def _context() -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "deepsets.store", "pyarrow.dataset", "pyarrow.parquet"])
+    context.set_forkserver_preload([__name__, "deepsets.estimators", "deepsets.store", "pyarrow.dataset"])
     return context
 
 
@@ -96,6 +98,7 @@ def _cores() -> int:
 
 def _begin() -> None:
     torch.set_num_threads(1)
+    keep_memory()  # a third of the time of phi and pooling went into pages that came and went with every batch
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from ..tables._files import arrow
 from ._coder import Coder, load_model
-from ._states import GROUP, Heading, States
+from ._states import GROUP, MEMBERS, Heading, States
 from ._work import OUT, finished, parquet_writer, part_path, write_counts
 
 RANGE = 128 << 20  # bytes of states that are merged at a time
+ANSWERS = "answers.ipc"  # of sets that need no merging, in the folder of a part
 
 
 def cut_ranges(folder: Path, heading: Heading, old: Path | None) -> int:
@@ -22,7 +23,7 @@ def cut_ranges(folder: Path, heading: Heading, old: Path | None) -> int:
     if not path.is_dir():
         runs = runs_of(folder)
         names = [pa.parquet.read_table(file)["id"] for file in sorted(folder.glob("rows-*/names.pq"))]
-        size = sum(file.stat().st_size for file in runs)
+        size = sum(file.stat().st_size for file in [*runs, *folder.glob(f"rows-*/{ANSWERS}")])
         if old is not None:
             size += old.stat().st_size
             names.append(_sampled(old, heading.by))
@@ -79,16 +80,22 @@ class Merge:
         if path.is_dir():
             return 0
         states = self._states(number)
+        members = int(states.members.sum())
         if self.answers:
             answers = self.coder.decode(states.parts, states.z)
             table = arrow().table({self.heading.by: states.ids, **answers})
+            direct = [self._range(mapped(file), number) for file in sorted(self.folder.glob(f"rows-*/{ANSWERS}"))]
+            if direct:
+                members += sum(arrow().compute.sum(each[MEMBERS]).as_py() or 0 for each in direct)
+                table = arrow().concat_tables([table, *(each.drop_columns(MEMBERS) for each in direct)])
+                table = table.sort_by(self.heading.by)
         else:
             table = states.to_table(self.heading)
         with finished(path) as new:
             with parquet_writer(new / OUT, table.schema) as write:
                 write.write_table(table, 1 << 16 if self.answers else GROUP)
-            write_counts(new, len(states), int(states.members.sum()))
-        return len(states)
+            write_counts(new, len(table), members)
+        return len(table)
 
     def _states(self, number: int) -> States:
         found = [self._range(run, number) for run in map(mapped, runs_of(self.folder))]

@@ -6,19 +6,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+import torch
+
+from ..sets import Sets
 from ..tables import File, TableSets, to_sets
 from ..tables._files import arrow, format_of
 from ._source import Source
 
 PART = 1_000_000  # members: the most that is done again after a crash
 FEW = 200_000  # members: a second or two of work
-BATCH = 32_000  # members that go through phi at a time: 16 MB for a layer of 128 numbers
+ROWS = 128_000  # rows that are sorted into sets at a time: the more, the fewer states of one set have to be merged
+BATCH = 8_000  # members that go through phi at a time: 8 MB for 128 numbers in float64, which stays near the cache
+
+Own = tuple[Any, Any]  # names between these two; None: no bound on this side
 
 
 class Part(NamedTuple):
     """Neighbouring row groups of a file; groups is None for the whole of a file of another kind.
 
-    first: its row 0. members: about how many there are.
+    first: its row 0. members: about how many there are. own: names that no other part holds; None where nobody knows.
     """
 
     number: int
@@ -26,6 +33,7 @@ class Part(NamedTuple):
     groups: tuple[int, int] | None
     first: int
     members: int
+    own: Own | None = None
 
 
 class Files(Protocol):
@@ -102,8 +110,14 @@ def record_batches(source: Files, part: Part, names: list[str], rows: int) -> It
         yield from reader.iter_batches(rows, row_groups=range(*part.groups), columns=names)
 
 
-def batches(source: Source, part: Part, members: int = BATCH) -> Iterator[TableSets]:
-    """The sets, or pieces of sets, of a part, checked; a set may come again and again."""
+def batches(source: Source, part: Part, members: int = BATCH, rows: int = ROWS) -> Iterator[TableSets]:
+    """The sets, or pieces of sets, of a part, checked, about `members` at a time; a set may come again and again."""
+    nested = source.shape.nested
+    for sets in _grouped(source, part, members if nested or source.tokens else max(rows, members)):
+        yield from [sets] if nested or source.tokens else _pieces(sets, members)
+
+
+def _grouped(source: Source, part: Part, members: int) -> Iterator[TableSets]:
     names = source.shape.inside(source.columns.all)
     inside = source.shape.inside(source.columns.features[:1])[0]
     waiting: list[Any] = []
@@ -117,6 +131,19 @@ def batches(source: Source, part: Part, members: int = BATCH) -> Iterator[TableS
             waiting, held = [], 0
     if sum(map(len, waiting)):
         yield _sets(waiting, source, first)
+
+
+def _pieces(sets: TableSets, members: int) -> Iterator[TableSets]:
+    """Sets without empty ones, cut after every `members` members; one that is cut has rows in both pieces."""
+    assert isinstance(sets.X, Sets)
+    ends = np.cumsum(sets.sizes)
+    for start in range(0, len(sets.X.values), members):
+        stop = min(start + members, int(ends[-1]))
+        which = slice(np.searchsorted(ends, start, side="right"), np.searchsorted(ends, stop) + 1)
+        offsets = np.concatenate([[start], ends[which].clip(max=stop)]) - start
+        here = Sets._trusted(sets.X.values[start:stop], torch.from_numpy(offsets))
+        z = None if sets.z is None else sets.z[which]
+        yield TableSets(here, np.diff(offsets), sets.ids[which], z, [], sets.per_set)
 
 
 def _sets(waiting: list[Any], source: Source, first: int) -> TableSets:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from ..tables._files import arrow
 from ._coder import Coder, load_answerer, load_model, model_identity
+from ._direct import Direct, Unsorted, with_own_names
 from ._engines import Engine
 from ._gather import Gather
-from ._merge import RANGE, Merge, cut_ranges, write_run
-from ._parts import PART, Part, are_few, batches, cut
+from ._merge import ANSWERS, RANGE, Merge, cut_ranges, write_run
+from ._parts import PART, Own, Part, are_few, batches, cut
 from ._source import Source, table_files
 from ._states import GROUP, Heading, States, heading_of
 from ._work import Work, finished, part_path, stamps
@@ -113,6 +115,8 @@ class _Run:
     ) -> dict[str, Any]:
         start = time.perf_counter()
         parts = [] if source is None else cut(source, members)
+        if self.answers and source is not None:
+            parts = with_own_names(parts, source)
         crew = self.engine.open()
         work = Work(output, self._identity(source, members), overwrite=overwrite)
         todo = [parts[number] for number in work.missing("rows", len(parts))]
@@ -142,7 +146,7 @@ class _Run:
 
 
 class Pool:
-    """A worker: rows of a part to states, each set once in a run of bounded size."""
+    """A worker: rows of a part to states, each set once in a run of bounded size; answers where that is enough."""
 
     def __init__(self, model: Any, source: Source, heading: Heading, folder: Path) -> None:
         self.source, self.heading, self.folder = source, heading, folder
@@ -152,18 +156,33 @@ class Pool:
         path = part_path(self.folder, "rows", part.number)
         if path.is_dir():  # done by a worker that was lost before it could say so
             return 0
+        if part.own is not None:
+            try:
+                return self._do(part, path, part.own)
+            except Unsorted:
+                pass
+        return self._do(part, path, None)
+
+    def _do(self, part: Part, path: Path, own: Own | None) -> int:
         with finished(path) as new:
-            runs: list[Any] = []
+            names: list[Any] = []
+            runs = count()
 
             def spill(states: States) -> None:
-                write_run(states, self.heading, new / f"{len(runs)}.arrow")
-                runs.append(states.ids[::GROUP])
+                write_run(states, self.heading, new / f"{next(runs)}.arrow")
+                names.append(states.ids[::GROUP])
 
-            gather = Gather(self.coder, spill)
+            direct = None if own is None else Direct(self.coder, self.heading.by, own, new / ANSWERS)
+            gather = Gather(self.coder, spill, None if direct is None else direct.rest)
             for piece in batches(self.source, part):
+                if direct is not None:
+                    direct.check(piece.ids)
+                    names.append(piece.ids[::GROUP])
                 gather.add(piece)
             gather.finish()
-            arrow().parquet.write_table(arrow().table({"id": arrow().concat_arrays(runs)}), new / "names.pq")
+            if direct is not None:
+                direct.close()
+            arrow().parquet.write_table(arrow().table({"id": arrow().concat_arrays(names)}), new / "names.pq")
         return gather.rows
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from ..train import keep_memory
+
 
 class Ray:
     """Does the parts of a work on a Ray cluster: the one at `address`, one that is there, or one for this run alone.
@@ -70,6 +72,7 @@ class _Actor:
 
     def __init__(self, worker: Any, args: tuple[Any, ...]) -> None:
         torch.set_num_threads(1)
+        keep_memory()
         self.do, self.error = None, None
         try:
             self.do = worker(*args)

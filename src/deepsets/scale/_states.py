@@ -60,6 +60,12 @@ class States:
             {name: part.index_select(0, at) for name, part in self.parts.items()},
         )
 
+    def slice(self, start: int, stop: int) -> States:
+        """Some that are neighbours, without copying."""
+        z = None if self.z is None else self.z[start:stop]
+        parts = {name: part[start:stop] for name, part in self.parts.items()}
+        return States(self.ids[start:stop], self.members[start:stop], z, parts)
+
     @staticmethod
     def concat(each: Sequence[States]) -> States:
         """One after another; a set may then stand there several times."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tables import stream
+from ..tables import TableSets, stream
 from ..tables._files import arrow
 from ..tables._stream import _Seen
 from ._answers import answers
@@ -66,7 +66,8 @@ class Whole:
             for part in stream(source.open(file), source.shape, source.columns):
                 named = part
                 if source.columns.by is None:  # sets are named by their row, over all files
-                    named = part._replace(ids=arrow().compute.add(part.ids, first))
+                    X, sizes, ids, *rest = part
+                    named = TableSets(X, sizes, arrow().compute.add(ids, first), *rest)
                 table = arrow().table(answers(self.model, source.check(named), source.naming))
                 sink = sink or arrow().parquet.ParquetWriter(new / OUT, table.schema)
                 sink.write_table(table)

@@ -17,7 +17,7 @@ from ..tables._files import arrow
 MANIFEST = "_manifest.json"  # readers of folders of Parquet files pass over names that begin so
 OUT = "0.parquet"  # the table in a part of the output
 _COUNTS = "counts.json"
-_FORMAT = 1
+_FORMAT = 2
 
 
 @contextmanager
