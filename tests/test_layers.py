@@ -168,6 +168,31 @@ def test_set_norm_equals_the_formula_on_each_set(sets):
             assert_near(y, plain * layer.weight + layer.bias, 50)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_set_norm_of_sets_of_one_size_equals_that_of_any_size(dtype):
+    torch.manual_seed(0)
+    layer, x = shaken(nn.SetNorm(WIDTH), dtype), torch.randn(4, 9, WIDTH, dtype=dtype)
+    found = []
+    for extra in (0, 1):  # one member more in the last set takes the general way
+        values = torch.cat([x.flatten(0, 1), x[-1, :extra]]).requires_grad_()
+        offsets = torch.tensor([0, 9, 18, 27, 36 + extra])
+        y = layer(Sets(values, offsets)).values[:27]
+        (grad,) = torch.autograd.grad((y * torch.linspace(-1, 1, y.numel(), dtype=dtype).view_as(y)).sum(), values)
+        found.append((y, grad[:27]))
+    for fast, slow in zip(*found, strict=True):
+        assert_near(fast, slow, 20)
+
+
+def test_set_norm_keeps_halves_under_autocast():
+    layer = nn.SetNorm(WIDTH)
+    for sizes in ([6, 6], [5, 7]):
+        sets = Sets.from_list([torch.randn(n, WIDTH) for n in sizes])
+        with torch.autocast("cpu", torch.bfloat16):
+            out = layer(sets.map(torch.Tensor.bfloat16))
+        assert out.dtype == torch.bfloat16
+        torch.testing.assert_close(out.values.float(), layer(sets).values, rtol=0.05, atol=0.05)
+
+
 @given(ragged_batches(WIDTH))
 def test_standardize_equals_the_formula_on_each_set(sets):
     layer = nn.Standardize()

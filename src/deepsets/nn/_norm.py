@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..sets import Sets
 from ._segment import segment_sum
@@ -13,6 +14,12 @@ from ._stack import SetLayer
 def _over_sets(per_member: Tensor, sets: Sets) -> Tensor:
     """(N, D) -> (B, D): the mean over the members; 0 for an empty set."""
     return segment_sum(per_member, sets) / sets.sizes.clamp(min=1).to(per_member.dtype)[:, None]
+
+
+def _are_of_one_size(sets: Sets) -> bool:
+    if torch.compiler.is_compiling() or not sets.total:
+        return False
+    return bool((sets.sizes == sets.total // sets.shape[0]).all())
 
 
 class SetNorm(SetLayer):
@@ -34,11 +41,20 @@ class SetNorm(SetLayer):
 
     def forward(self, sets: Sets) -> Sets:
         sets = sets.members()
+        values = self._of_one_size(sets) if _are_of_one_size(sets) else self._of_any_size(sets)
+        bias, weight = self.bias.to(values.dtype), self.weight.to(values.dtype)  # under autocast values may be halves
+        return sets.with_values(values.mul(weight).add_(bias))
+
+    def _of_any_size(self, sets: Sets) -> Tensor:
         mean = _over_sets(sets.values.mean(1, keepdim=True), sets)
         centred = sets.values - sets.spread(mean)
         variance = _over_sets(centred.square().mean(1, keepdim=True), sets)
-        scale = sets.spread((variance + self.eps).rsqrt())
-        return sets.with_values(torch.addcmul(self.bias, centred * scale, self.weight))
+        return centred * sets.spread((variance + self.eps).rsqrt())
+
+    def _of_one_size(self, sets: Sets) -> Tensor:
+        """The rows of a set side by side are one row of a layer norm: half the time, forward and backward."""
+        rows = sets.values.reshape(sets.shape[0], -1)
+        return F.layer_norm(rows, rows.shape[1:], eps=self.eps).view_as(sets.values)
 
 
 class Standardize(SetLayer):

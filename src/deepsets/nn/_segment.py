@@ -174,7 +174,8 @@ def _share_among_rows(values: Tensor, best: Tensor, grad: Tensor, sets: Sets) ->
     if winners > int((sets.sizes > 0).count_nonzero()) * values[:1].numel():
         ties = torch.zeros_like(best)
         for rows, ids in row_blocks(values, sets):
-            ties.index_add_(0, ids, (values[rows] == best.index_select(0, ids)).to(ties.dtype))
+            wins = torch.eq(values[rows], best.index_select(0, ids), out=torch.empty_like(values[rows]))
+            ties.index_add_(0, ids, wins)
         ties.clamp_(min=1)
         for rows, ids in row_blocks(values, sets):
             out[rows].div_(ties.index_select(0, ids))
