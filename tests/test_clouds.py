@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from deepsets import Sets
-from deepsets.baselines.graph import DescribedGraphNet, EdgeConvolution, EdgeNet, GraphConvolution, neighbours
+from deepsets.baselines.graph import DescribedGraphNet, EdgeConvolution, EdgeNet, GraphConvolution, _Largest, neighbours
 from deepsets.paper import Record, Trial, clouds
 from deepsets.paper import _clouds_figures as figures
 from deepsets.paper._clouds_data import SURFACES, generate
@@ -48,6 +48,9 @@ def test_convolutions_on_the_graph_equal_the_plain_loop():
     assert_close(mean(x, near), torch.stack([mean.map(x[rows].mean(0)) for rows in near]))
     slow = [edge.member(x[i]) + edge.edge(x[rows] - x[i]).amax(0) for i, rows in enumerate(near)]
     assert_close(edge(x, near), torch.stack(slow))
+    x = x.round(decimals=1).requires_grad_()  # some neighbours tie
+    grads = [torch.autograd.grad(out.square().sum(), x)[0] for out in (_Largest.apply(x, near), x[near].amax(1))]
+    assert_close(*grads)
 
 
 # ------------------------------------------------------------------------------------------------------------- networks
