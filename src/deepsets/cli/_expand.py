@@ -56,7 +56,7 @@ def expand(
         raise typer.BadParameter(
             "give at least one word, and none that is empty, or a file of words by --from.", param_hint="WORDS"
         )
-    where = engine_of(engine, workers, address)
+    where = engine_of(engine, workers, address, candidates)
     if candidates is not None:
         if model is None or element is None or fits:
             raise typer.BadParameter(

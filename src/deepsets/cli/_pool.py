@@ -40,11 +40,11 @@ def pool(
       deepsets pool model/ tuesday.parquet --merge states.parquet -o both.parquet
       deepsets predict model/ both.parquet -o answers.parquet
     """
-    from .. import scale
-
     if remove and merge is None:
         raise typer.BadParameter("say by --merge from which states.", param_hint="--remove")
-    where = engine_of(engine, workers, address)
+    where = engine_of(engine, workers, address, table)
+    from .. import scale
+
     with progress("rows", None, as_json) as move:
         result = scale.pool(
             model,

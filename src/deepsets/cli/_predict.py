@@ -41,11 +41,11 @@ def predict(
       deepsets predict model/ bags.csv -o answers.csv --overwrite
       deepsets predict model/ shards/ -o answers/ --engine ray --address auto
     """
+    where = engine_of(engine, workers, address, table)
     from ..scale import is_states
     from ..tables import check_output
     from ._ask import Question
 
-    where = engine_of(engine, workers, address)
     if scattered or engine == "ray" or table.is_dir() or not output.suffix or is_states(table):
         from .. import scale
 

@@ -90,15 +90,20 @@ class Candidates:
     def rows(self, batch: Any) -> np.ndarray:
         """(n, D) float32."""
         out = np.empty((len(batch), len(self.features)), dtype=np.float32)
+        held: dict[str, list[tuple[int, int | None]]] = {}  # a column of vectors is read as a whole
         for i, name in enumerate(self.features):
             inside, place = self.shape.places[name]
+            held.setdefault(inside, []).append((i, place))
+        for inside, features in held.items():
             column = batch[inside]
-            if place is not None:
-                if column.null_count:
-                    raise ValueError(f"a candidate has no vector in the column {inside!r}.")
-                width = sum(1 for held, _ in self.shape.places.values() if held == inside)
-                column = column.flatten()[place::width]
-            out[:, i] = numbers(column, name)
+            if features[0][1] is None:
+                out[:, features[0][0]] = numbers(column, inside)
+                continue
+            if column.null_count:
+                raise ValueError(f"a candidate has no vector in the column {inside!r}.")
+            vectors = numbers(column.flatten(), inside).reshape(len(batch), -1)
+            for i, place in features:
+                out[:, i] = vectors[:, place]
         return out
 
 

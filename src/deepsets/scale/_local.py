@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from .._server import workers_context
 from ..train import keep_memory
 
 PATIENCE = 5  # pools in a row that may break before a part is finished
@@ -58,7 +59,7 @@ class Local:
         while left:
             before = len(left)
             if self._pool is None:
-                self._pool = ProcessPoolExecutor(min(self.workers, before), _context(), initializer=_begin)
+                self._pool = ProcessPoolExecutor(min(self.workers, before), workers_context(), initializer=_begin)
             died = False
             try:
                 futures = {number: self._pool.submit(_do, path, item) for number, item in left.items()}
@@ -81,15 +82,6 @@ class Local:
                     f"worker processes died {PATIENCE} times without finishing one of the {len(left)} parts that are "
                     "left: is there enough memory? Fewer workers need less."
                 )
-
-
-def _context() -> Any:
-    """Processes forked from a server that has imported all that is needed, but started no threads."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "deepsets.estimators", "deepsets.store", "pyarrow.dataset"])
-    return context
 
 
 def _cores() -> int:

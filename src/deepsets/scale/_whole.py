@@ -66,8 +66,8 @@ class Whole:
             for part in stream(source.open(file), source.shape, source.columns):
                 named = part
                 if source.columns.by is None:  # sets are named by their row, over all files
-                    X, sizes, ids, *rest = part
-                    named = TableSets(X, sizes, arrow().compute.add(ids, first), *rest)
+                    ids = arrow().compute.add(part.ids, first)
+                    named = TableSets(part.X, part.sizes, ids, part.z, part.targets, part.per_set)
                 table = arrow().table(answers(self.model, source.check(named), source.naming))
                 sink = sink or arrow().parquet.ParquetWriter(new / OUT, table.schema)
                 sink.write_table(table)
