@@ -20,7 +20,7 @@ from deepsets.estimators import SetRegressor
 from deepsets.tables import File, read, shape_of, stream
 
 
-def run(rows: int = 4_000_000, repeats: int = 3) -> list[dict[str, object]]:
+def run(rows: int = 8_000_000, repeats: int = 2) -> list[dict[str, object]]:
     sets = rows // 10
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

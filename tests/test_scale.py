@@ -96,7 +96,7 @@ def test_runs_that_pass_their_limit_are_spilled_and_merged_by_ranges(tmp_path, m
     monkeypatch.setattr(_gather.Gather.__init__, "__defaults__", (None, None, 2000))  # bytes
     monkeypatch.setattr(_merge, "RANGE", 20_000)
     monkeypatch.setattr(scale._parts.batches, "__defaults__", (30, 100))
-    monkeypatch.setattr("deepsets.scale._pool.GROUP", 16)
+    monkeypatch.setattr("deepsets.scale._pool.SAMPLE", 16)
     work = tmp_path / "answers.parts"
     seen = []
 

@@ -10,14 +10,14 @@ from ..tables import TableSets
 from ._coder import Coder
 from ._states import States
 
-MOST = 128 << 20  # bytes of states at a time
+MOST = 128 << 20  # bytes of states at a time; uniting them takes three times that for a moment
 
 
 class Gather:
     """Takes pieces of sets as they come and keeps their states.
 
-    spill: takes the states gathered so far, each set once, where they pass `most` bytes; the same set may come in
-    several of these. Without it all are kept. rest: takes the states of some rows, and gives those to be kept.
+    spill: takes the states gathered so far, each set once, where they pass half of `most` bytes; the same set may come
+    in several of these. Without it all are kept. rest: takes the states of some rows, and gives those to be kept.
     """
 
     def __init__(
@@ -39,10 +39,12 @@ class Gather:
         states = states if self.rest is None else self.rest(states)
         self._kept.append(states)
         self._size += states.size
-        # Uniting costs a pass over all that is kept: it waits until that is twice what the last one left.
-        if self._size > max(2 * self._united, self.most // 8) or len(self._kept) >= 256:
+        # Uniting costs a pass over all that is kept: it waits until that is twice what the last one left. But small
+        # states that stand among the large tensors of phi keep the memory between them from being used again.
+        many = 32 if self._size < self.most // 8 else 256
+        if self._size > max(2 * self._united, self.most // 8) or len(self._kept) >= many:
             self._unite()
-            if self.spill is not None and self._size > self.most:
+            if self.spill is not None and self._size > self.most // 2:
                 self._give()
 
     def finish(self) -> States | None:

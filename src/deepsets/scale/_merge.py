@@ -12,7 +12,8 @@ from ._coder import Coder, load_model
 from ._states import GROUP, MEMBERS, Heading, States
 from ._work import OUT, finished, parquet_writer, part_path, write_counts
 
-RANGE = 128 << 20  # bytes of states that are merged at a time
+RANGE = 64 << 20  # bytes of states that are merged at a time
+SAMPLE = 256  # of so many states one name is looked at to cut the ranges: one of 1 MB, at 4 kB a state
 ANSWERS = "answers.ipc"  # of sets that need no merging, in the folder of a part
 
 
@@ -27,19 +28,19 @@ def cut_ranges(folder: Path, heading: Heading, old: Path | None) -> int:
         if old is not None:
             size += old.stat().st_size
             names.append(_sampled(old, heading.by))
-        ids = pa.chunked_array([chunk for name in names for chunk in name.chunks], names[0].type)
-        ids = ids.unique().sort()
-        count = max(1, min(-(-size // RANGE), len(ids)))
-        at = np.unique(np.linspace(0, len(ids), count, endpoint=False).astype(np.int64)[1:])
+        ids = pa.chunked_array([chunk for name in names for chunk in name.chunks], names[0].type).sort()
+        at = np.linspace(0, len(ids), -(-size // RANGE), endpoint=False).astype(np.int64)[1:]
+        cuts = ids.take(pa.array(at)).unique()
+        cuts = cuts.filter(pa.compute.greater(cuts, ids[0]))  # nothing is below the first
         with finished(path) as new:
-            pa.parquet.write_table(pa.table({"id": ids.take(pa.array(at))}), new / "names.pq")
+            pa.parquet.write_table(pa.table({"id": cuts}), new / "names.pq")
     return len(bounds(folder)) + 1
 
 
 def _sampled(states: Path, by: str) -> Any:
     pa = arrow()
     with pa.parquet.ParquetFile(states) as file:
-        chunks = [batch.column(0)[:1] for batch in file.iter_batches(GROUP, columns=[by])]
+        chunks = [batch.column(0)[::SAMPLE] for batch in file.iter_batches(1 << 16, columns=[by])]
         return pa.chunked_array(chunks, file.schema_arrow.field(by).type)
 
 

@@ -13,10 +13,10 @@ from ._coder import Coder, load_answerer, load_model, model_identity
 from ._direct import Direct, Unsorted, with_own_names
 from ._engines import Engine
 from ._gather import Gather
-from ._merge import ANSWERS, RANGE, Merge, cut_ranges, write_run
+from ._merge import ANSWERS, RANGE, SAMPLE, Merge, cut_ranges, write_run
 from ._parts import PART, Own, Part, are_few, batches, cut
 from ._source import Source, table_files
-from ._states import GROUP, Heading, States, heading_of
+from ._states import Heading, States, heading_of
 from ._work import Work, finished, part_path, stamps
 
 Progress = Callable[[int], None]
@@ -170,14 +170,14 @@ class Pool:
 
             def spill(states: States) -> None:
                 write_run(states, self.heading, new / f"{next(runs)}.arrow")
-                names.append(states.ids[::GROUP])
+                names.append(states.ids[::SAMPLE])
 
             direct = None if own is None else Direct(self.coder, self.heading.by, own, new / ANSWERS)
             gather = Gather(self.coder, spill, None if direct is None else direct.rest)
             for piece in batches(self.source, part):
                 if direct is not None:
                     direct.check(piece.ids)
-                    names.append(piece.ids[::GROUP])
+                    names.append(piece.ids[::SAMPLE])
                 gather.add(piece)
             gather.finish()
             if direct is not None:
