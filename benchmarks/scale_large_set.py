@@ -1,4 +1,4 @@
-"""One set of 10^7 and of 10^8 elements x 16 features, generated in a stream: peak memory and time.
+"""One set of 10^7 and of 10^8 elements x 16 features, generated in a stream, by one worker: peak memory and time.
 
 python -m benchmarks.scale_large_set [SIZE ...] takes other sizes.
 """
@@ -15,18 +15,20 @@ from benchmarks.scale_data import FEATURES
 from deepsets import Sets, nn
 from deepsets.scale._coder import Coder
 from deepsets.scale._gather import gather
+from deepsets.scale._parts import BATCH
 from deepsets.tables import TableSets
 
 def peak():
     return int(next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1]) / 1024
 
-def stream(total, batch=32_000):
+def stream(total, batch=BATCH):
     generator = torch.Generator().manual_seed(0)
     for start in range(0, total, batch):
         n = min(batch, total - start)
         sets = Sets._trusted(torch.randn(n, FEATURES, generator=generator), torch.tensor([0, n]))
         yield TableSets(sets, np.array([n]), pa.array([0]), None, [], True)
 
+torch.set_num_threads(1)
 torch.manual_seed(0)
 net = nn.DeepSet(nn.mlp(FEATURES, 32, 32), nn.mlp(97, 32, 1), pool=["max", "mean", "std"], size=True)
 coder = Coder(net, FEATURES)

@@ -95,7 +95,7 @@ def test_runs_that_pass_their_limit_are_spilled_and_merged_by_ranges(tmp_path, m
     net, frame = model("std"), rows(3000, 400)
     monkeypatch.setattr(_gather.Gather.__init__, "__defaults__", (None, None, 2000))  # bytes
     monkeypatch.setattr(_merge, "RANGE", 20_000)
-    monkeypatch.setattr(scale._parts.batches, "__defaults__", (30, 100))
+    monkeypatch.setattr(scale._parts.batches, "__defaults__", (30, 1200))
     monkeypatch.setattr("deepsets.scale._pool.SAMPLE", 16)
     work = tmp_path / "answers.parts"
     seen = []
@@ -250,7 +250,7 @@ def test_sorted_sets_are_answered_at_once_and_others_by_their_states(named, tmp_
     net = model(["max", "mean", "std"], size=True)
     frame = rows(600, 90).assign(box=lambda f: [named(int(b[1:])) for b in f["box"]])
     frame = frame.sort_values("box", kind="stable", ignore_index=True)
-    monkeypatch.setattr(scale._parts.batches, "__defaults__", (60, 100))
+    monkeypatch.setattr(scale._parts.batches, "__defaults__", (60, 1200))
     answered = []
     write = _direct.Direct._write
     monkeypatch.setattr(_direct.Direct, "_write", lambda self, s: (answered.append(len(s)), write(self, s)))

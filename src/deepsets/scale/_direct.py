@@ -83,8 +83,10 @@ def with_own_names(parts: list[Part], source: Source) -> list[Part]:
     below = None
     for place, i in enumerate(order):
         above = spans[order[place + 1]][0] if place + 1 < len(order) else None
-        out[i] = parts[i]._replace(own=(below, above))
-        below = spans[i][1] if below is None else max(below, spans[i][1])
+        least, largest = spans[i]
+        if (below is None or below < largest) and (above is None or least < above):
+            out[i] = parts[i]._replace(own=(below, above))
+        below = largest if below is None else max(below, largest)
     return out
 
 

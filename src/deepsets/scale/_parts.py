@@ -16,7 +16,7 @@ from ._source import Source
 
 PART = 1_000_000  # members: the most that is done again after a crash
 FEW = 200_000  # members: a second or two of work
-ROWS = 128_000  # rows that are sorted into sets at a time: the more, the fewer states of one set have to be merged
+SORTED = 32 << 20  # bytes of rows that are sorted into sets at a time: the more, the fewer states have to be merged
 BATCH = 8_000  # members that go through phi at a time: 8 MB for 128 numbers in float64, which stays near the cache
 
 Own = tuple[Any, Any]  # names between these two; None: no bound on this side
@@ -110,11 +110,13 @@ def record_batches(source: Files, part: Part, names: list[str], rows: int) -> It
         yield from reader.iter_batches(rows, row_groups=range(*part.groups), columns=names)
 
 
-def batches(source: Source, part: Part, members: int = BATCH, rows: int = ROWS) -> Iterator[TableSets]:
+def batches(source: Source, part: Part, members: int = BATCH, size: int = SORTED) -> Iterator[TableSets]:
     """The sets, or pieces of sets, of a part, checked, about `members` at a time; a set may come again and again."""
-    nested = source.shape.nested
-    for sets in _grouped(source, part, members if nested or source.tokens else max(rows, members)):
-        yield from [sets] if nested or source.tokens else _pieces(sets, members)
+    if source.shape.nested or source.tokens:
+        yield from _grouped(source, part, members)
+        return
+    for sets in _grouped(source, part, max(members, size // (4 * len(source.columns.features)))):
+        yield from _pieces(sets, members)
 
 
 def _grouped(source: Source, part: Part, members: int) -> Iterator[TableSets]:
