@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from statistics import mean
 
 CODE = """
 import sys, time
@@ -41,17 +42,19 @@ print(idle, peak() - idle, seconds, coder.decode(states.parts, None)["prediction
 """
 
 
-def run(sizes: tuple[int, ...] = (10**7, 10**8)) -> list[dict[str, object]]:
+def run(sizes: tuple[int, ...] = (10**7, 10**8, 10**7)) -> list[dict[str, object]]:
+    """The smaller one comes before and after the larger one: the machine is not equally fast all the time."""
     out: list[dict[str, object]] = []
+    seconds: dict[int, list[float]] = {}
     for size in sizes:
         done = subprocess.run([sys.executable, "-c", CODE, str(size)], check=True, capture_output=True, text=True)
-        idle, over, seconds, answer = map(float, done.stdout.split())
-        row = {"case": f"one set of {size:,} x 16", "idle MB": idle, "peak MB over idle": over, "seconds": seconds}
-        row |= {"answer": answer, "elements/s": size / seconds}
-        if out:
-            row["times the one before"] = seconds / float(out[-1]["seconds"])  # type: ignore[arg-type]
-        out.append(row)
-    return out
+        idle, over, taken, answer = map(float, done.stdout.split())
+        seconds.setdefault(size, []).append(taken)
+        row = {"case": f"one set of {size:,} x 16", "idle MB": idle, "peak MB over idle": over, "seconds": taken}
+        out.append(row | {"answer": answer, "elements/s": size / taken})
+    small, large = min(seconds), max(seconds)
+    times = mean(seconds[large]) / mean(seconds[small])
+    return [*out, {"case": f"{large:,} against {small:,}", "elements": large / small, "seconds": times}]
 
 
 if __name__ == "__main__":

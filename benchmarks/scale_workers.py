@@ -1,4 +1,4 @@
-"""Two workers of Ray against one, on work that takes a minute or more with one; the start of Ray is not counted.
+"""Two workers of Ray against one, on work that takes more than a minute with one; the start of Ray is not counted.
 
 python -m benchmarks.scale_workers [SECONDS] takes another length.
 """
@@ -17,7 +17,7 @@ from benchmarks.scale_data import model, shards
 from deepsets import scale
 
 
-def run(seconds: float = 70.0) -> list[dict[str, object]]:
+def run(seconds: float = 100.0) -> list[dict[str, object]]:
     net, taken = model(), {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

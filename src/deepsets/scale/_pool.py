@@ -13,11 +13,14 @@ from ._coder import Coder, load_answerer, load_model, model_identity
 from ._direct import Direct, Unsorted, with_own_names
 from ._engines import Engine
 from ._gather import Gather
+from ._local import Local
 from ._merge import ANSWERS, RANGE, SAMPLE, Merge, cut_ranges, write_run
 from ._parts import PART, Own, Part, are_few, batches, cut
 from ._source import Source, table_files
 from ._states import Heading, States, heading_of
 from ._work import Work, finished, part_path, stamps
+
+FEW = 4  # ranges of states
 
 Progress = Callable[[int], None]
 
@@ -126,7 +129,10 @@ class _Run:
                     progress(rows)
             ranges = cut_ranges(work.folder, self.heading, self.old)
             args = (self.model, self.heading, work.folder, self.old, self.remove, self.answers)
-            for _ in crew.run(Merge, args, work.missing("out", ranges), are_few(parts)):
+            merges = work.missing("out", ranges)
+            if len(merges) <= FEW:
+                crew = Local(1)  # a second or two for this process, less than new actors of Ray need to start
+            for _ in crew.run(Merge, args, merges):
                 pass
             facts = work.assemble(ranges)
         facts |= {"parts": len(parts), "found_done": len(parts) - len(todo)}
