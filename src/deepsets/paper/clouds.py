@@ -220,10 +220,10 @@ EXPERIMENT = Experiment(
         else ["generated surfaces in place of ModelNet40, 64 of 128 points, 48 channels", "one seed, 8 epochs"]
     ),
     methods={
-        "Deep Sets": method(Recipe(published, epochs={1000: 60, 100: 60, 5000: 40}), look=True),
-        "Pooling only": method(Recipe(pooling_only, epochs={1000: 60})),
-        "KNN graph": method(Recipe(DescribedGraphNet, epochs={1000: 15}, sizes=nearly_whole)),
-        "KNN graph, today": method(MODERN(EdgeNet, epochs={1000: 14}, sizes=nearly_whole)),
+        "Deep Sets": method(Recipe(published, epochs={1000: 60, 100: 60, 5000: 40}, rate=3e-3), look=True),
+        "Pooling only": method(Recipe(pooling_only, epochs={1000: 60}, rate=3e-3)),
+        "KNN graph": method(Recipe(DescribedGraphNet, epochs={1000: 10}, sizes=nearly_whole)),
+        "KNN graph, today": method(MODERN(EdgeNet, epochs={1000: 12}, sizes=nearly_whole)),
         "Ours": method(MODERN(SetNet, epochs={1000: 90}, sizes=any_size, also=(100,), votes=8)),
     },
     parts=parts,
@@ -240,7 +240,9 @@ EXPERIMENT = Experiment(
         "without neighbourhoods: waves of the coordinates, residual blocks with set norm, maximum, mean and mean "
         "products of pairs; AdamW, label smoothing, clouds stretched and shifted at every step, averaged weights. One "
         "network is scored with 1000 and with 100 points, alone and by the votes of eight stretched copies. The graph "
-        "of today has edge convolutions and the recipe of ours."
+        "of today has edge convolutions and the recipe of ours. The rate of the published networks was chosen on 1,000 "
+        "training clouds that were held out; before that, with a third of it, Deep Sets was scored on the test clouds "
+        "once: 0.838 with 1000 points."
     ),
     figures={
         "Examples of the classes": figures.examples,

@@ -178,7 +178,7 @@ EXPERIMENT = Experiment(
     reductions=_reductions,
     methods={
         "Set pooling": method(pooled, 2, sets=512, rate=1e-3),
-        "Deep Sets": method(published, 15, sets=512, rate=2e-3, average=0.99),
+        "Deep Sets": method(published, 10, sets=512, rate=2e-3, average=0.99),
         "Ours": OURS(epochs=60),
         "Ours, sigmoid": OURS(epochs=15, odd=SOME),
     },
