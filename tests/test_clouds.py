@@ -12,7 +12,7 @@ from deepsets.baselines.graph import DescribedGraphNet, EdgeConvolution, EdgeNet
 from deepsets.paper import Record, Trial, clouds
 from deepsets.paper import _clouds_figures as figures
 from deepsets.paper._clouds_data import SURFACES, generate
-from deepsets.paper._clouds_model import SetNet, pooling_only, published
+from deepsets.paper._clouds_model import Outer, SetNet, pooling_only, published
 from deepsets.testing import assert_invariant
 
 TWO = Sets.from_list([torch.randn(30, 3), torch.randn(12, 3)])
@@ -75,7 +75,39 @@ def test_the_published_network_has_the_published_sizes():
     assert_close(model(moved), model(TWO[[0]]), rtol=1e-3, atol=1e-4)  # zero mean, unit variance comes first
 
 
+def test_mean_products_equal_the_plain_loop():
+    torch.manual_seed(0)
+    layer, sets = Outer(3, 5).double(), TWO.map(torch.Tensor.double)
+    slow = []
+    for x in sets:
+        products = [torch.outer(layer.one(member).relu(), layer.other(member)) for member in x]
+        slow.append(torch.stack(products).mean(0).flatten())
+    assert_close(layer(sets), torch.stack(slow))
+
+
+def test_mean_products_of_an_empty_set_are_0():
+    assert_close(Outer(3, 2)(Sets.from_list([torch.zeros(0, 3), torch.randn(1, 3)]))[0], torch.zeros(4))
+
+
 # ------------------------------------------------------------------------------------------------------------- protocol
+
+
+def test_votes_are_one_answer_from_stretched_copies():
+    data = generate(train=1, test=3, points=40)
+
+    class Place(torch.nn.Module):  # the class of a cloud is its place
+        def forward(self, sets):
+            seen.append(sets.values)
+            return torch.eye(8)[: len(sets.sizes)]
+
+    seen: list[torch.Tensor] = []
+    state = torch.get_rng_state()
+    single = clouds.accuracy(Place(), data._replace(x_test=data.x_test[:8], y_test=np.arange(8)), 30, seed=0)
+    assert single == 1 and len(seen) == clouds.DRAWS and seen[0].abs().max() <= 1
+    wrong = data._replace(x_test=data.x_test[:8], y_test=np.array([0, 1, 2, 3, 0, 0, 0, 0]))
+    assert clouds.accuracy(Place(), wrong, 30, seed=0, votes=5) == 0.5
+    assert len(seen) == clouds.DRAWS + 5 and max(x.abs().max() for x in seen) > 1
+    assert_close(torch.get_rng_state(), state)
 
 
 def test_generated_clouds_lie_in_the_unit_sphere_and_differ_between_parts():

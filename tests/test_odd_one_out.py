@@ -119,6 +119,14 @@ def test_set_pooling_cannot_tell_places_apart():
     assert model(one).shape == (1, 16)
 
 
+def test_a_face_and_its_mirror_image_have_one_code():
+    torch.manual_seed(0)
+    encoder, _ = without_encoder(published(48).eval())
+    faces = torch.randn(3, 3, 48, 48)
+    assert_close(odd_one_out._code(encoder, faces), odd_one_out._code(encoder, faces.flip(3)))
+    assert not torch.allclose(encoder(faces), encoder(faces.flip(3)))
+
+
 # ------------------------------------------------------------------------------------------------------------- protocol
 
 
@@ -166,6 +174,18 @@ def test_every_row_comes_once_an_epoch_and_make_hears_how_far_it_is(tmp_path):
     assert [done for _, done in seen] == [0.125, 0.375, 0.625, 0.875]
     for epoch in (seen[:2], seen[2:]):
         assert sorted(row for rows, _ in epoch for row in rows) == list(range(8))
+
+
+def test_products_in_bfloat16_leave_weights_in_float32_and_learn_nearly_the_same(tmp_path):
+    models = []
+    for half in (False, True):
+        torch.manual_seed(0)
+        models.append(tiny(tmp_path / str(half), bfloat16=half, epochs=20, average=0.0)[0])
+    exact, rough = ([p.detach() for p in model.parameters()] for model in models)
+    assert all(p.dtype == torch.float32 for p in rough)
+    assert any(not torch.equal(a, b) for a, b in zip(exact, rough, strict=True))
+    for a, b in zip(exact, rough, strict=True):
+        assert_close(a, b, rtol=0.1, atol=0.05)
 
 
 def test_another_optimizer_and_the_last_weights_may_be_asked_for(tmp_path):

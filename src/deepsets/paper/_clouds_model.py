@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..nn import Block, DeepSet, Equivariant, SetLayer, SetNorm, Stack, Standardize, pooling
+from ..nn import Block, DeepSet, Equivariant, SetNorm, Stack, Standardize, pooling
 from ..sets import Sets
 
 
@@ -45,7 +45,7 @@ class Octaves(nn.Module):
         return torch.cat([x, angles.sin(), angles.cos()], dim=1)
 
 
-class Outer(SetLayer):
+class Outer(nn.Module):
     r"""The mean product of two maps of the members:  $\frac{1}{n} Σ_i \mathrm{relu}(x_i A)^⊤ (x_i B)$, a × b numbers.
 
     >>> Outer(16, 4)(Sets.from_list([torch.randn(9, 16), torch.randn(2, 16)])).shape
