@@ -95,7 +95,7 @@ def test_the_quick_form_learns_and_the_figures_show_it(tmp_path, monkeypatch):
         assert (measure.data, measure.metric) == ("rotation N=128", "mse")
         errors[method] = measure.value
         records.append(Record.of(EXPERIMENT, False, method, 0))
-        records[-1].add("rotation N=128", outcome, 1.0)
+        records[-1].add("rotation N=128", outcome, 1.0, 1.0)
     spread = float(population("rotation", 60, 2000)[1].var())
     assert errors["SDM"] < 0.2 * spread and errors["Deep Sets"] < 0.2 * spread and errors["Ours"] < 0.01 * spread
     assert errors["Bayes"] < errors["Gaussian plug-in"]

@@ -132,7 +132,7 @@ def test_the_page_of_tags_marks_what_is_not_true():
     pytest.importorskip("matplotlib")
     record = Record.of(EXPERIMENT, False, "Ours", 0)
     shown = {"true": ["sky", "sun", "sea"], "query": ["sky"], "found": ["sun", "cat"]}
-    record.add("generated", Outcome([], {"tagged": [shown], "retrieved": [shown]}), 0.0)
+    record.add("generated", Outcome([], {"tagged": [shown], "retrieved": [shown]}), 0.0, 0.0)
     for title, text in (("Tags of eight test images", "sky, sun, sea"), ("The other tags of", "sky\n→ sun, sea")):
         make = next(make for name, make in EXPERIMENT.figures.items() if name.startswith(title))
         (table,) = make([record]).axes[0].tables
