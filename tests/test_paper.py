@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -125,6 +126,17 @@ def test_the_report_is_made_of_the_records_alone(results):
     assert "A &lt;toy&gt;" in html and "two numbers &amp; no more" in html and "<svg" in html
     assert "src=" not in html and "<link" not in html and "@import" not in html
     assert paper.report(results)[1].read_text() == html
+
+
+def test_figures_of_data_that_may_not_be_passed_on_stay_in_the_page(results, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(sys.modules["deepsets.paper.toy"], "EXPERIMENT", replace(TOY, shows_data=True))
+    assert "figures/toy-a-curve.svg" in paper.report(results)[0].read_text()  # quick forms show made-up data
+    (results / "figures" / "toy-a-curve.svg").unlink()
+    paper.run("toy", results, full=True, methods=["LSTM"], seeds=[0])
+    text, page = paper.report(results)
+    assert "may not be passed on are in `results/report.html`: A curve." in text.read_text()
+    assert "<svg" in page.read_text() and not list((results / "figures").iterdir())
 
 
 def test_the_commands(results):

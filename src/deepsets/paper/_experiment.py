@@ -63,3 +63,4 @@ class Experiment:
     published: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     notes: str = ""
     figures: Mapping[str, Callable[[Sequence[Record]], Figure]] = field(default_factory=dict)
+    shows_data: bool = False  # figures of full runs show data that its owners do not let be passed on

@@ -24,7 +24,7 @@ nav a { margin-right: 1rem; } li { color: var(--soft); }
 
 
 class Section(NamedTuple):
-    """One experiment: its table, what to know about it, and its figures as (title, SVG)."""
+    """One experiment: its table, what to know about it, and its figures as (title, SVG), which may be for here only."""
 
     name: str
     title: str
@@ -32,6 +32,7 @@ class Section(NamedTuple):
     reductions: Sequence[str]
     table: Table
     figures: Sequence[tuple[str, str]]
+    private: bool = False
 
 
 def page(sections: Sequence[Section], foot: str) -> str:

@@ -37,7 +37,10 @@ def report(folder: str | Path = "results") -> tuple[Path, Path]:
     texts = []
     for section in sections:
         pictures = []
-        for title, svg in section.figures:
+        if section.private:
+            titles = "; ".join(title for title, _ in section.figures)
+            pictures.append(f"Figures of data that may not be passed on are in `{folder.name}/report.html`: {titles}.")
+        for title, svg in [] if section.private else section.figures:
             picture = folder / "figures" / f"{section.name}-{slug(title)}.svg"
             _write(picture, svg)
             pictures.append(f"![{title}]({folder.name}/figures/{picture.name})")
@@ -63,7 +66,8 @@ def _section(about: Experiment, found: list[Record]) -> Section:
         f"{'Full' if found[0].full else 'Quick'} protocol, seeds {', '.join(map(str, seeds))}; {seconds}. {about.notes}"
     )
     figures = [(title, _svg(draw, found)) for title, draw in about.figures.items()]
-    return Section(about.name, about.title, text.strip(), found[0].reductions, made, figures)
+    private = about.shows_data and found[0].full
+    return Section(about.name, about.title, text.strip(), found[0].reductions, made, figures, private)
 
 
 def _seconds(found: list[Record]) -> str:

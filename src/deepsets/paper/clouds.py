@@ -249,4 +249,5 @@ EXPERIMENT = Experiment(
         "Clouds that excite units of the first two layers": figures.units,
         "Points that win the maximum": figures.critical,
     },
+    shows_data=True,
 )

@@ -194,4 +194,5 @@ EXPERIMENT = Experiment(
         "variant takes the same score as the log-odds of being odd, for any number of odd ones."
     ),
     figures={"Sets, the odd one framed, and the probabilities": figure},
+    shows_data=True,
 )
