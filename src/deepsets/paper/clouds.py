@@ -239,7 +239,7 @@ EXPERIMENT = Experiment(
         "and the KNN graph (8 neighbours, ELU, half of the channels dropped) follow appendix H. Ours is a set network "
         "without neighbourhoods: waves of the coordinates, residual blocks with set norm, maximum, mean and mean "
         "products of pairs; AdamW, label smoothing, clouds stretched and shifted at every step, averaged weights. One "
-        "network is scored with 1000 and with 100 points, alone and by the votes of eight stretched copies, each with a "
+        "network is scored with 1000 and with 100 points, alone and by votes of eight stretched copies, each with a "
         "draw of its own: eight of 100 points have seen up to 800. The graph of today has edge convolutions and the "
         "recipe of ours. The rate of the published networks was chosen on 1,000 "
         "training clouds that were held out; before that, with a third of it, Deep Sets was scored on the test clouds "
