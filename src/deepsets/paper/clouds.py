@@ -113,7 +113,7 @@ def _train(model: nn.Module, recipe: Recipe, data: Clouds, points: int, trial: T
     optimizer = torch.optim.Adamax if large else recipe.optimizer
     train_by_steps(
         model, loss, make, len(x),
-        epochs=recipe.epochs[points] if trial.full else 8, pool=BATCH if trial.full else 16,
+        epochs=recipe.epochs[points] if trial.full else 16, pool=BATCH if trial.full else 16,
         rate=5e-4 if large else recipe.rate if trial.full else 4e-3, weight_decay=recipe.weight_decay,
         average=recipe.average if trial.full else 0.0, optimizer=optimizer,
         seed=trial.seed, folder=trial.folder, progress=trial.progress,
@@ -196,7 +196,7 @@ EXPERIMENT = Experiment(
             *([] if "modelnet40-5000" in parts(True) else ["no 5000 points: the meshes were not at hand"]),
         ]
         if full
-        else ["generated surfaces in place of ModelNet40, 64 of 128 points, 48 channels", "one seed, 8 epochs"]
+        else ["generated surfaces in place of ModelNet40, 64 of 128 points, 48 channels", "one seed, 16 epochs"]
     ),
     methods={
         "Deep Sets": method(AS_PUBLISHED(published, epochs={1000: 80, 100: 80, 5000: 40}), look=True),
