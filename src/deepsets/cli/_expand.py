@@ -12,8 +12,6 @@ import typer
 from ._engine import Address, EngineName, Workers, engine_of
 from ._say import sentences, show_json
 
-STRANGE, FITS = 0.05, 0.25  # a member's score, where a stranger (the median of all words) has 0 and the best one 1
-
 
 @sentences
 def expand(
@@ -66,12 +64,15 @@ def expand(
         return
     if engine != "local" or element is not None:
         raise typer.BadParameter("it goes with --candidates.", param_hint="--element" if element else "--engine")
+    from ..expand import odd_member
+
     expander = _expander(model, method, quiet=as_json)
     spelled = _Spelling(expander.vocabulary_)
     query = list(dict.fromkeys(spelled(word) for word in asked))
     found = expander.expand(query, k, exclude=[spelled(word) for word in exclude or []])
     members = _members(expander, query) if len(query) > 1 else []
-    odd = _odd(members)
+    place = odd_member(expander, query)
+    odd = None if place is None else query[place]
     if as_json:
         answer: dict[str, Any] = {"query": query, "answers": [candidate._asdict() for candidate in found], "odd": odd}
         show_json(answer | ({"fits": members} if fits else {}))
@@ -160,13 +161,6 @@ def _members(expander: Any, query: list[Any]) -> list[dict[str, Any]]:
         share = (score - usual) / (best - usual) if np.isfinite(score) and best > usual else 0.0
         out.append({"element": element, "score": float(fits), "fit": float(max(share, 0.0))})
     return out
-
-
-def _odd(members: list[dict[str, Any]]) -> Any:
-    """The one member that does not fit, where all others do; None where that is not clear."""
-    strange = [m for m in members if m["fit"] < STRANGE]
-    rest = [m for m in members if m["fit"] > FITS]
-    return strange[0]["element"] if len(strange) == 1 and len(rest) == len(members) - 1 >= 2 else None
 
 
 def _table(rows: list[tuple[Any, float]], least: float, most: float = -np.inf) -> None:

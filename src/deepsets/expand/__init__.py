@@ -5,5 +5,6 @@ from ._base import Expander as Expander
 from ._bayesian import BayesianSets as BayesianSets
 from ._blend import BlendedExpander as BlendedExpander
 from ._learned import SetExpander as SetExpander
+from ._odd import odd_member as odd_member
 from ._random import RandomExpander as RandomExpander
 from ._vectors import NearestVectors as NearestVectors

@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..expand import odd_member
 from ..expand._top import top
 from ._complete import Completion
 from ._limits import Limits
 from ._models import Served, plain
 
 _NUMBERS = 8_000_000  # of one matrix of scores
-_ODD = 0.1
 _PART = 32
 
 
@@ -95,21 +95,8 @@ class ServedExpander(Served):
         return plain(self.model.score(members, candidates, z or None))
 
     def fits(self, members: list[Any], z: list[float] | None) -> dict[str, Any]:
-        """How well each member goes with the others, and the place of the odd one.
-
-        The member with the lowest fit is odd if many elements that are not in the set would go with the others as
-        well or better: a tenth of the vocabulary, and at least three. Of two members none is odd.
-        """
-        fits = self.model.fits(members, z or None)
-        place = int(fits.argmin())
-        others = [member for member in members if member != members[place]]
-        if len(set(others)) < 2:
-            return {"fits": plain(fits), "odd": None}
-        row = np.array(self.model.score(others, None, z or None))
-        out = np.ones(len(row), dtype=bool)
-        out[[self._place[member] for member in members]] = False
-        better = int((row[out] >= row[self._place[members[place]]]).sum())
-        return {"fits": plain(fits), "odd": place if better >= max(3, _ODD * out.sum()) else None}
+        """How well each member goes with the others, and the place of the odd one, if one stands out."""
+        return {"fits": plain(self.model.fits(members, z or None)), "odd": odd_member(self.model, members, z or None)}
 
     def _some_examples(self) -> list[list[Any]]:
         """Three elements, each with the two that go best with it."""

@@ -1,0 +1,40 @@
+"""The member of a set that does not go with the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._base import Expander
+
+_SHARE, _LEAST = 0.1, 3  # of the elements outside of the set that would do as well
+
+
+def odd_member(expander: Expander, query: list[Any], z: Any = None) -> int | None:
+    """The place of the one member that does not go with the others; None where that is not clear.
+
+    >>> from deepsets.expand import BayesianSets
+    >>> cats, trees = ["lion", "tiger", "puma", "lynx"], ["oak", "elm", "ash", "fir", "yew"]
+    >>> expander = BayesianSets().fit([cats[:3], cats[1:], trees[:4], trees[1:], trees])
+    >>> odd_member(expander, ["lion", "oak", "puma"]), odd_member(expander, ["lion", "tiger", "puma"])
+    (1, None)
+
+    A member is a stranger if many elements outside of the set would go with the others as well as it does: a tenth of
+    them, and at least three. Of three or more members the one that fits least is odd if it is a stranger, and the next
+    is none among those that are left then; of two, nobody knows which. It costs the scores of the whole vocabulary,
+    twice at most.
+    """
+    members = list(dict.fromkeys(query))
+    if len(members) < 3:
+        return None
+    outside = np.ones(len(expander.vocabulary_), dtype=bool)
+    outside[expander._lookup(members, "the query")] = False
+
+    def stranger(member: Any, others: list[Any]) -> bool:
+        row = np.asarray(expander.score(others, None, z))
+        as_well = int((row[outside] >= row[expander._ids[member]]).sum())
+        return as_well >= max(_LEAST, _SHARE * int(outside.sum()))
+
+    lowest, *rest = [members[place] for place in np.argsort(expander.fits(members, z), kind="stable")]
+    return query.index(lowest) if stranger(lowest, rest) and not stranger(rest[0], rest[1:]) else None
