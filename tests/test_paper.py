@@ -128,6 +128,18 @@ def test_the_report_is_made_of_the_records_alone(results):
     assert paper.report(results)[1].read_text() == html
 
 
+def test_the_report_says_who_has_fewer_seeds_and_takes_the_protocol_of_the_newest_record(results):
+    pytest.importorskip("matplotlib")
+    assert "Quick protocol, seeds 0, 1; " in paper.report(results)[0].read_text()
+    paper.run("toy", results, methods=["Deep Sets"], seeds=[2])
+    place = results / "toy-quick" / "lstm-1.json"
+    old = json.loads(place.read_text())
+    place.write_text(json.dumps(old | {"date": "9999-01-01", "reductions": ["half of the data"]}))
+    told = paper.report(results)[0].read_text()
+    assert "Quick protocol, seeds 0, 1, 2 (of LSTM: 0, 1); " in told
+    assert "- half of the data" in told
+
+
 def test_figures_of_data_that_may_not_be_passed_on_stay_in_the_page(results, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.setattr(sys.modules["deepsets.paper.toy"], "EXPERIMENT", replace(TOY, shows_data=True))

@@ -60,14 +60,28 @@ def report(folder: str | Path = "results") -> tuple[Path, Path]:
 
 def _section(about: Experiment, found: list[Record]) -> Section:
     made = table(rows(found), list(about.methods))
-    seeds, seconds = sorted({record.seed for record in found}), _seconds(found)
+    newest = max(reversed(found), key=lambda r: r.date)  # if the protocol changed, this one knows
     text = (
-        f"Section {about.section} of the paper. Data: {found[0].data}. "
-        f"{'Full' if found[0].full else 'Quick'} protocol, seeds {', '.join(map(str, seeds))}; {seconds}. {about.notes}"
+        f"Section {about.section} of the paper. Data: {newest.data}. "
+        f"{'Full' if newest.full else 'Quick'} protocol, {_seeds(found)}; {_seconds(found)}. {about.notes}"
     )
     figures = [(title, _svg(draw, found)) for title, draw in about.figures.items()]
-    private = about.shows_data and found[0].full
-    return Section(about.name, about.title, text.strip(), found[0].reductions, made, figures, private)
+    private = about.shows_data and newest.full
+    return Section(about.name, about.title, text.strip(), newest.reductions, made, figures, private)
+
+
+def _seeds(found: list[Record]) -> str:
+    """The seeds, and which methods have fewer of them: "seeds 0, 1, 2 (of LSTM, GRU: 0)"."""
+    methods: dict[str, set[int]] = {}
+    for record in found:
+        methods.setdefault(record.method, set()).add(record.seed)
+    every = set().union(*methods.values())
+    fewer: dict[tuple[int, ...], list[str]] = {}
+    for method, seeds in methods.items():
+        if seeds != every:
+            fewer.setdefault(tuple(sorted(seeds)), []).append(method)
+    told = "; ".join(f"of {', '.join(names)}: {', '.join(map(str, seeds))}" for seeds, names in fewer.items())
+    return f"seeds {', '.join(map(str, sorted(every)))}" + (f" ({told})" if told else "")
 
 
 def _seconds(found: list[Record]) -> str:
