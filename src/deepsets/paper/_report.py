@@ -81,7 +81,7 @@ def _seeds(found: list[Record]) -> str:
         if seeds != every:
             fewer.setdefault(tuple(sorted(seeds)), []).append(method)
     told = "; ".join(f"of {', '.join(names)}: {', '.join(map(str, seeds))}" for seeds, names in fewer.items())
-    return f"seeds {', '.join(map(str, sorted(every)))}" + (f" ({told})" if told else "")
+    return f"seed{'s' * (len(every) > 1)} {', '.join(map(str, sorted(every)))}" + (f" ({told})" if told else "")
 
 
 def _seconds(found: list[Record]) -> str:
