@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 import deepsets
 from deepsets import Sets
-from deepsets.expand import BayesianSets, Expander, NearestVectors, RandomExpander, SetExpander
+from deepsets.expand import BayesianSets, Expander, NearestVectors, RandomExpander, SetExpander, odd_member
 from deepsets.expand._top import top
 from deepsets.store import ModelFolderError
 
@@ -64,6 +64,20 @@ def test_it_finds_the_others_and_the_odd_member(expander):
     assert {c.element for c in expander.expand(["oak", "elm", "fir"], k=2)} == {"ash", "yew"}
     if getattr(expander, "kind_", None) != "gauss":  # twelve words are too few to know six variances by
         assert expander.fits(["oak", "elm", "lion", "fir", "ash"]).argmin() == 2
+
+
+@given(st.permutations(["oak", "elm", "fir"]), st.sampled_from(CATS + COLOURS), st.integers(0, 3), st.booleans())
+def test_the_odd_member_is_named_wherever_it_stands_and_only_where_it_is_clear(trees, other, place, twice):
+    query = [*trees[:place], other, *trees[place:]]
+    assert odd_member(bayes(), query + [other] * twice) == place
+    assert odd_member(bayes(), trees) is None  # nobody is odd
+    assert odd_member(bayes(), [trees[0], other, other]) is None  # of two, which?
+    assert odd_member(bayes(), ["lion", trees[0], "red"]) is None  # no group that one could be a stranger to
+
+
+def test_an_unknown_member_is_named_when_the_odd_one_is_asked_for():
+    with pytest.raises(ValueError, match=r"the query holds what is not in the vocabulary of 12: 'oack'"):
+        odd_member(bayes(), ["oack", "elm", "lion"])
 
 
 def test_order_and_repetition_in_a_query_change_nothing(expander):
