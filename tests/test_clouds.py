@@ -13,6 +13,7 @@ from deepsets.paper import Record, Trial, clouds
 from deepsets.paper import _clouds_figures as figures
 from deepsets.paper._clouds_data import SURFACES, generate
 from deepsets.paper._clouds_model import Outer, SetNet, pooling_only, published
+from deepsets.paper._clouds_sizes import any_size, nearly_whole, subset
 from deepsets.testing import assert_invariant
 
 TWO = Sets.from_list([torch.randn(30, 3), torch.randn(12, 3)])
@@ -61,8 +62,11 @@ def test_networks_do_not_see_the_order_and_learn_in_every_weight(build):
     torch.manual_seed(0)
     model = build(7)
     model(TWO).square().sum().backward()
-    # The last map of a residual block starts at 0, so what comes before it has no gradient yet.
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    still = {name for name, p in model.named_parameters() if not p.grad.any()}
+    # The last map of a residual block starts at 0, so what comes before it has no gradient yet; and a bias that batch
+    # norm takes away again never has more than rounding errors.
+    assert all(".norm." in name or ".mix." in name for name in still) and (not still or build is SetNet)
     assert_invariant(model.eval(), TWO)
     assert model(TWO).shape == (2, 7)
 
@@ -109,6 +113,48 @@ def test_votes_are_one_answer_from_stretched_copies():
     assert len(seen) == clouds.DRAWS + 5 and max(x.abs().max() for x in seen) > 1
     assert_close(torch.get_rng_state(), state)
 
+    class Fickle(torch.nn.Module):  # two of three answers say 0, the third says 1, louder
+        def forward(self, sets):
+            asked.append(len(sets.sizes))
+            return torch.tensor([[0.5, 0.0], [0.5, 0.0], [0.0, 9.0]])[len(asked) - 1].expand(len(sets.sizes), 2)
+
+    asked: list[int] = []
+    all_one = wrong._replace(y_test=np.ones(8, dtype=int))
+    assert clouds.accuracy(Fickle(), all_one, 30, seed=0, votes=3) == 1  # their mean says 1
+    asked.clear()
+    assert clouds.accuracy(Fickle(), all_one, 30, seed=0) == pytest.approx(1 / 3)
+
+
+def test_more_points_than_a_cloud_has_are_refused():
+    with pytest.raises(ValueError, match="wanted 50 points of each cloud, but the test clouds have 40"):
+        clouds.accuracy(SetNet(8), generate(train=1, test=1, points=40), 50, seed=0)
+
+
+@given(st.floats(0, 1, exclude_max=True), st.sampled_from([100, 300, 1000, 5000]), st.integers(0, 1000))
+def test_a_step_sees_100_points_or_more_and_never_more_than_there_are(done, most, seed):
+    torch.manual_seed(seed)
+    sizes = [rule(done, most) for rule in (subset, any_size)]
+    assert all(100 <= size <= most for size in sizes)
+    assert nearly_whole(done, most) in (most // 4, most)
+
+
+def test_the_full_form_trains_on_subsets_and_scores_every_size_with_and_without_votes(tmp_path, monkeypatch):
+    sizes = []
+
+    def sizes_seen(done, most):
+        sizes.append(any_size(done, most))
+        return sizes[-1]
+
+    data = generate(train=10, test=2, points=128)
+    monkeypatch.setattr(clouds, "clouds", lambda full, points: data)
+    recipe = clouds.MODERN(lambda classes: SetNet(classes, 48, 1), {128: 2}, sizes=sizes_seen, also=(100,), votes=2)
+    found = clouds.method(recipe)(Trial(True, 0, tmp_path), "surfaces-128").measures
+    assert [(row.data, row.metric) for row in found] == [
+        (f"surfaces-{n}", metric) for n in (128, 100) for metric in ("accuracy", "accuracy, votes")
+    ]
+    assert len(sizes) == 2 and all(100 <= size <= 128 for size in sizes)
+    assert clouds.method(recipe)(Trial(True, 0, tmp_path), "surfaces-64").measures == []
+
 
 def test_generated_clouds_lie_in_the_unit_sphere_and_differ_between_parts():
     data = generate(train=2, test=2, points=50, seed=3)
@@ -125,6 +171,10 @@ def test_points_about_the_z_axis_keep_their_height_and_their_shape():
     assert_close(scale, scale[:, :1].expand_as(scale))
     assert ((scale > 0.799) & (scale < 1.251)).all()
     assert_close(turned.norm(dim=2), cloud.norm(dim=2) * scale)
+    assert_close(torch.cdist(turned, turned), torch.cdist(cloud, cloud) * scale[:, :1, None], rtol=1e-3, atol=1e-3)
+    maps = torch.linalg.lstsq(cloud, turned).solution
+    assert (torch.linalg.det(maps) > 0).all()  # turned, not mirrored
+    assert ((turned - cloud * scale[..., None])[..., :2].norm(dim=2).amax(1) > 0.1).all()
 
 
 def test_the_quick_form_learns_the_surfaces(tmp_path):

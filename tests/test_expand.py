@@ -78,6 +78,9 @@ def test_the_odd_member_is_named_wherever_it_stands_and_only_where_it_is_clear(t
 def test_an_unknown_member_is_named_when_the_odd_one_is_asked_for():
     with pytest.raises(ValueError, match=r"the query holds what is not in the vocabulary of 12: 'oack'"):
         odd_member(bayes(), ["oack", "elm", "lion"])
+    with pytest.raises(ValueError, match="'oack'"):
+        odd_member(bayes(), ["oack", "elm"])
+    assert odd_member(bayes(), np.array(["oak", "lion", "elm", "fir"])) == 1
 
 
 def test_order_and_repetition_in_a_query_change_nothing(expander):

@@ -176,6 +176,20 @@ def test_every_row_comes_once_an_epoch_and_make_hears_how_far_it_is(tmp_path):
         assert sorted(row for rows, _ in epoch for row in rows) == list(range(8))
 
 
+def test_fewer_rows_than_a_step_takes_and_losses_without_bounds_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="a step takes 16 rows of the data, found 8 in all"):
+        tiny(tmp_path, pool=16)
+    with pytest.raises(ValueError, match=r"the loss is (inf|nan) at step \d+ of 80: try a smaller rate"):
+        tiny(tmp_path, rate=1e30, epochs=40)
+
+
+def test_rows_that_do_not_fill_a_step_wait_for_another_epoch(tmp_path):
+    _, seen = tiny(tmp_path, pool=3, epochs=30)
+    assert [len(rows) for rows, _ in seen] == [3] * 60
+    assert all(len({*first, *second}) == 6 for (first, _), (second, _) in zip(seen[::2], seen[1::2], strict=True))
+    assert {row for rows, _ in seen for row in rows} == set(range(8))
+
+
 def test_products_in_bfloat16_leave_weights_in_float32_and_learn_nearly_the_same(tmp_path):
     models = []
     for half in (False, True):

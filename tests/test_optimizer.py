@@ -1,5 +1,6 @@
 """Muon and AdamW as one optimizer: which takes what, and that a saved state goes on as if nothing had happened."""
 
+import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
@@ -63,3 +64,9 @@ def test_a_saved_state_goes_on_to_the_same_weights(tmp_path):
     steps(stopped, again, range(3, 6))
     for a, b in zip(whole.parameters(), stopped.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(("model", "found"), [(nn.Linear(3, 64), "no"), (nn.Linear(64, 64, bias=False), "only")])
+def test_a_network_without_both_kinds_is_refused(model, found):
+    with pytest.raises(ValueError, match=f"found {found} matrices of 48 x 48 or more"):
+        MuonAdamW([{"params": list(model.parameters())}], 1e-3)

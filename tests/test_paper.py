@@ -128,16 +128,31 @@ def test_the_report_is_made_of_the_records_alone(results):
     assert paper.report(results)[1].read_text() == html
 
 
-def test_the_report_says_who_has_fewer_seeds_and_takes_the_protocol_of_the_newest_record(results):
+def test_the_report_says_who_has_fewer_seeds_and_takes_the_protocol_of_the_newest_record(results, monkeypatch):
     pytest.importorskip("matplotlib")
-    assert "Quick protocol, seeds 0, 1; " in paper.report(results)[0].read_text()
-    paper.run("toy", results, methods=["Deep Sets"], seeds=[2])
-    place = results / "toy-quick" / "lstm-1.json"
+    place = results / "toy-quick" / "lstm-0.json"
     old = json.loads(place.read_text())
-    place.write_text(json.dumps(old | {"date": "9999-01-01", "reductions": ["half of the data"]}))
+    place.write_text(json.dumps(old | {"date": "9999-01-01T00:00:00+00:00", "reductions": ["half of the data"]}))
+    paper.run("toy", results, methods=["Deep Sets"], seeds=[2])
     told = paper.report(results)[0].read_text()
-    assert "Quick protocol, seeds 0, 1, 2 (of LSTM: 0, 1); " in told
+    assert "Quick protocol, seeds 0, 1, 2 (LSTM: 0, 1); " in told
     assert "- half of the data" in told
+    monkeypatch.setattr(sys.modules["deepsets.paper.toy"], "EXPERIMENT", replace(TOY, seeds=lambda full: (0, 1, 2, 3)))
+    assert "Quick protocol, seeds 0, 1, 2 of 0, 1, 2, 3 (LSTM: 0, 1); " in paper.report(results)[0].read_text()
+
+
+def test_what_is_not_asked_of_a_method_is_not_recorded_and_may_be_asked_later(tmp_path, monkeypatch):
+    asked, lines = {"5"}, []
+
+    def some(trial, part):
+        return Outcome([Measure(part, "accuracy", 1.0)] if part in asked else [])
+
+    monkeypatch.setattr(sys.modules["deepsets.paper.toy"], "EXPERIMENT", replace(TOY, methods={"Some": some}))
+    (first,) = paper.run("toy", tmp_path, seeds=[0], say=lines.append)
+    assert list(first.parts) == ["5"] and "10: not asked" in lines[-1]
+    asked.add("10")
+    (second,) = paper.run("toy", tmp_path, seeds=[0], say=lines.append)
+    assert list(second.parts) == ["5", "10"] and "done before" in lines[-2]
 
 
 def test_figures_of_data_that_may_not_be_passed_on_stay_in_the_page(results, monkeypatch):
@@ -147,7 +162,7 @@ def test_figures_of_data_that_may_not_be_passed_on_stay_in_the_page(results, mon
     (results / "figures" / "toy-a-curve.svg").unlink()
     paper.run("toy", results, full=True, methods=["LSTM"], seeds=[0])
     text, page = paper.report(results)
-    assert "may not be passed on are in `results/report.html`: A curve." in text.read_text()
+    assert "may not be passed on are in the `report.html` that the command makes: A curve." in text.read_text()
     assert "<svg" in page.read_text() and not list((results / "figures").iterdir())
 
 

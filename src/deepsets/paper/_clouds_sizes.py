@@ -30,4 +30,4 @@ def any_size(done: float, most: int) -> int:
     True
     """
     top = most // 6 if done < 0.6 else most * 2 // 5 if done < 0.9 else most
-    return round(100 * (top / 100) ** float(torch.rand(())))
+    return min(most, round(100 * (max(top, 100) / 100) ** float(torch.rand(()))))

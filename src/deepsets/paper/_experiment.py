@@ -48,8 +48,8 @@ class Experiment:
 
     A part is the piece of work that is never done twice ("rotation N=1024"); an experiment without pieces has the one
     part "all". `published[method, data, metric]` is the paper's number. The method "Deep Sets" follows the paper;
-    "Ours" is the best we know; the others carry the paper's names. `protocol` says what differs between them and from
-    the paper, for `--quick` and `--full`.
+    "Ours" is the best we know; the others carry the paper's names. `reductions` says what differs from the
+    paper, `notes` what differs between them.
     """
 
     name: str

@@ -52,6 +52,8 @@ def train_by_steps(
     processor has instructions for it. A checkpoint in `folder` is taken up where it stands; one that was made with
     other settings (the numbers given here, and what `settings` adds) is refused.
     """
+    if count < pool:
+        raise ValueError(f"a step takes {pool} rows of the data, found {count} in all.")
     keep_memory()
     optimize = (optimizer or partial(torch.optim.AdamW, fused=True))(_groups(model, weight_decay), rate)
     averaged = copy.deepcopy(model).requires_grad_(False)
@@ -72,6 +74,8 @@ def train_by_steps(
             optimize.zero_grad()
             with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
                 total, weight = loss(model, batch)
+            if not total.isfinite():
+                raise ValueError(f"the loss is {total.item()} at step {step} of {steps}: try a smaller rate.")
             (total / weight).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimize.step()
@@ -83,7 +87,7 @@ def train_by_steps(
 
 
 def _rows(count: int, pool: int, step: int, seed: int) -> Tensor:
-    """The rows of a step: every epoch has its order, in which each row comes once."""
+    """The rows of a step: every epoch has its order, and the last count % pool rows of it are left out."""
     epoch, place = divmod(step, count // pool)
     order = torch.randperm(count, generator=torch.Generator().manual_seed(hash((seed, epoch))))
     return order[place * pool : (place + 1) * pool]
@@ -125,9 +129,9 @@ def _load(
     optimizer: torch.optim.Optimizer,
     chosen: dict[str, Any],
 ) -> int:
-    """The step to go on with. Checkpoints that say nothing of their settings are taken on trust."""
+    """The step to go on with."""
     tensors, facts = checkpoint.load(place)
-    before = facts.get("settings", chosen)
+    before = facts["settings"]
     other = [
         f"{name} was {before.get(name)!r} and is {chosen.get(name)!r}"
         for name in dict.fromkeys([*before, *chosen])

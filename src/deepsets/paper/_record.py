@@ -29,7 +29,7 @@ class Record:
     seed: int
     data: str
     reductions: list[str]
-    date: str = ""
+    date: str = ""  # when the last part was done; the day alone in records of old
     python: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -57,12 +57,12 @@ class Record:
 
     def save(self, folder: Path) -> Path:
         """Writes to a temporary name and renames, so that a record is whole or not there."""
-        self.date, self.python = datetime.now(UTC).date().isoformat(), platform.python_version()
+        self.date, self.python = datetime.now(UTC).isoformat(timespec="seconds"), platform.python_version()
         self.versions = {package: version(package) for package in PACKAGES}
         path = folder / self.file
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(asdict(self), indent=1) + "\n")
+        temporary.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
         temporary.replace(path)
         return path
 
@@ -70,7 +70,7 @@ class Record:
     def load(cls, path: Path) -> Self:
         """Reads what `save` wrote."""
         try:
-            return cls(**json.loads(path.read_text()))
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
         except (json.JSONDecodeError, TypeError) as error:
             raise ValueError(
                 f"{path} is not the record of a run: {error}. Remove it, and run the method again."

@@ -39,7 +39,9 @@ def report(folder: str | Path = "results") -> tuple[Path, Path]:
         pictures = []
         if section.private:
             titles = "; ".join(title for title, _ in section.figures)
-            pictures.append(f"Figures of data that may not be passed on are in `{folder.name}/report.html`: {titles}.")
+            pictures.append(
+                f"Figures of data that may not be passed on are in the `report.html` that the command makes: {titles}."
+            )
         for title, svg in [] if section.private else section.figures:
             picture = folder / "figures" / f"{section.name}-{slug(title)}.svg"
             _write(picture, svg)
@@ -60,18 +62,19 @@ def report(folder: str | Path = "results") -> tuple[Path, Path]:
 
 def _section(about: Experiment, found: list[Record]) -> Section:
     made = table(rows(found), list(about.methods))
-    newest = max(reversed(found), key=lambda r: r.date)  # if the protocol changed, this one knows
+    newest = max(found, key=lambda r: r.date)  # if the protocol changed, this one knows
     text = (
         f"Section {about.section} of the paper. Data: {newest.data}. "
-        f"{'Full' if newest.full else 'Quick'} protocol, {_seeds(found)}; {_seconds(found)}. {about.notes}"
+        f"{'Full' if newest.full else 'Quick'} protocol, {_seeds(found, about.seeds(newest.full))}; {_seconds(found)}. "
+        f"{about.notes}"
     )
     figures = [(title, _svg(draw, found)) for title, draw in about.figures.items()]
     private = about.shows_data and newest.full
     return Section(about.name, about.title, text.strip(), newest.reductions, made, figures, private)
 
 
-def _seeds(found: list[Record]) -> str:
-    """The seeds, and which methods have fewer of them: "seeds 0, 1, 2 (of LSTM, GRU: 0)"."""
+def _seeds(found: list[Record], asked: Sequence[int]) -> str:
+    """The seeds, and which methods have fewer of them: "seeds 0, 1 of 0, 1, 2 (LSTM, GRU: 0)"."""
     methods: dict[str, set[int]] = {}
     for record in found:
         methods.setdefault(record.method, set()).add(record.seed)
@@ -80,8 +83,10 @@ def _seeds(found: list[Record]) -> str:
     for method, seeds in methods.items():
         if seeds != every:
             fewer.setdefault(tuple(sorted(seeds)), []).append(method)
-    told = "; ".join(f"of {', '.join(names)}: {', '.join(map(str, seeds))}" for seeds, names in fewer.items())
-    return f"seed{'s' * (len(every) > 1)} {', '.join(map(str, sorted(every)))}" + (f" ({told})" if told else "")
+    told = "; ".join(f"{', '.join(names)}: {', '.join(map(str, seeds))}" for seeds, names in fewer.items())
+    missing = f" of {', '.join(map(str, asked))}" if not every.issuperset(asked) else ""
+    some = f"seed{'s' * (len(every) > 1)} {', '.join(map(str, sorted(every)))}"
+    return some + missing + (f" ({told})" if told else "")
 
 
 def _seconds(found: list[Record]) -> str:
@@ -90,7 +95,7 @@ def _seconds(found: list[Record]) -> str:
     for method, runs in groupby(sorted(found, key=lambda r: r.method), key=lambda r: r.method):
         times = [sum(part.get("core_seconds", part["seconds"]) for part in run.parts.values()) for run in runs]
         texts.append(f"{method} {sum(times) / len(times):.0f} s")
-    return "a run took: " + ", ".join(texts)
+    return "a run took, in seconds of one core where they were taken, else by the clock: " + ", ".join(texts)
 
 
 def _svg(draw, found: Sequence[Record]) -> str:  # type: ignore[no-untyped-def]  # matplotlib is an extra, its types too
@@ -106,7 +111,7 @@ def _svg(draw, found: Sequence[Record]) -> str:  # type: ignore[no-untyped-def] 
 
 
 def _made_with(found: list[Record]) -> str:
-    dates, latest = sorted({r.date for r in found}), max(found, key=lambda r: r.date)
+    dates, latest = sorted({r.date[:10] for r in found}), max(found, key=lambda r: r.date)
     versions = ", ".join(f"{name} {number}" for name, number in latest.versions.items())
     return f"Runs of {dates[0]} to {dates[-1]}, Python {latest.python}, {versions}."
 
@@ -114,6 +119,6 @@ def _made_with(found: list[Record]) -> str:
 def _write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text)
+    temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
     return path

@@ -35,7 +35,8 @@ def run(
     for method, seed in _pairs(chosen, full, methods, seeds):
         record = Record.of(chosen, full, method, seed)
         if (folder / record.file).exists():
-            record.parts = Record.load(folder / record.file).parts
+            before = Record.load(folder / record.file).parts
+            record.parts = {part: done for part, done in before.items() if done["measures"]}
         for part in chosen.parts(full):
             label = " · ".join([name, method, f"seed {seed}"] + ([] if part == "all" else [part]))
             if part in record.parts:
@@ -47,10 +48,11 @@ def run(
             work.mkdir(parents=True, exist_ok=True)
             start, work_start = time.perf_counter(), time.process_time()
             outcome = chosen.methods[method](Trial(full, seed, work, progress), part)
-            record.add(part, outcome, time.perf_counter() - start, time.process_time() - work_start)
-            record.save(folder)
+            if outcome.measures:
+                record.add(part, outcome, time.perf_counter() - start, time.process_time() - work_start)
+                record.save(folder)
             shutil.rmtree(work)
-            say(f"{label}: {record.parts[part]['seconds']:.1f} s")
+            say(f"{label}: {record.parts[part]['seconds']:.1f} s" if outcome.measures else f"{label}: not asked")
         found.append(record)
     return found
 

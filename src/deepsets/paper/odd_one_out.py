@@ -191,7 +191,10 @@ EXPERIMENT = Experiment(
         "baseline: pooled after the convolutions, then fully connected layers and a 16-way softmax. Ours: residual "
         "convolutions read the log-odds of some traits that nobody named; the score of a member is the likelihood of "
         "the set if it lacks two traits that all others have, and what three equivariant layers add to it. The sigmoid "
-        "variant takes the same score as the log-odds of being odd, for any number of odd ones."
+        "variant takes the same score as the log-odds of being odd, for any number of odd ones. Epochs: set pooling 2, "
+        "Deep Sets 10, ours 60, the sigmoid variant 15; sets a step 512, ours 1,536. The moving average of the weights "
+        "is scored, of set pooling the last ones; the code of a test face is the mean of its own and of its mirror "
+        "image's, for all methods."
     ),
     figures={"Sets, the odd one framed, and the probabilities": figure},
     shows_data=True,

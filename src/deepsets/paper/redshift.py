@@ -195,5 +195,12 @@ EXPERIMENT = Experiment(
     parts=parts,
     published={("MLP", "redmapper", "scatter"): 0.026, ("Catalogue", "redmapper", "scatter"): 0.025}
     | {("Deep Sets", "redmapper", "scatter"): 0.023},
+    notes=(
+        "The networks of the paper have 128-128-128-1 channels with tanh, the MLP the same widths on single galaxies, "
+        "so half of the parameters of the equivariant one. Both differ from the paper in a dropout of 0.1 (there 0.5), "
+        "a rate of 2e-3 (0.001) with a cosine, 150 epochs of 16 clusters on S-PLUS and 12 of 128 on the generated "
+        "catalogue. Ours is `MemberRegressor()`. Catalogue is the estimate that the catalogue itself gives; the "
+        "generated one gives the truth with a scatter of our choice, 0.008 (1 + z), so it is no rival there."
+    ),
     figures={"Clusters, spectra, and what was found": panels},
 )
