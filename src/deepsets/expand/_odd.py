@@ -23,10 +23,10 @@ def odd_member(expander: Expander, query: Iterable[Any], z: Any = None) -> int |
     >>> odd_member(expander, ["lion", "oak", "puma"]), odd_member(expander, ["lion", "tiger", "puma"])
     (1, None)
 
-    A member is a stranger if many elements outside of the set would go with the others as well as it does: a tenth of
-    them, and at least three. Of three or more members the one that fits least is odd if it is a stranger, and the next
-    is none among those that are left then; of two, nobody knows which. It costs the scores of the whole vocabulary,
-    twice at most.
+    Of three or more members the one that fits least is odd if many elements outside of the set would go with the others
+    as well as it does, a tenth of them and at least three, and if the others hold together: if not as many would go
+    better with the rest of them than the next one does. Of two, nobody knows which. It costs the scores of the whole
+    vocabulary, twice at most.
     """
     query = list(query)
     outside = np.ones(len(expander.vocabulary_), dtype=bool)
@@ -35,10 +35,10 @@ def odd_member(expander: Expander, query: Iterable[Any], z: Any = None) -> int |
     if len(members) < 3:
         return None
 
-    def stranger(member: Any, others: list[Any]) -> bool:
+    def many(member: Any, others: list[Any], compare: np.ufunc) -> bool:
         row = np.asarray(expander.score(others, None, z))
-        as_well = int((row[outside] >= row[expander._ids[member]]).sum())
-        return as_well >= max(_LEAST, _SHARE * int(outside.sum()))
+        return int(compare(row[outside], row[expander._ids[member]]).sum()) >= max(_LEAST, _SHARE * int(outside.sum()))
 
     lowest, *rest = [members[place] for place in np.argsort(expander.fits(members, z), kind="stable")]
-    return query.index(lowest) if stranger(lowest, rest) and not stranger(rest[0], rest[1:]) else None
+    odd = many(lowest, rest, np.greater_equal) and not many(rest[0], rest[1:], np.greater)
+    return query.index(lowest) if odd else None
