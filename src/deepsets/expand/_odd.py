@@ -24,8 +24,8 @@ def odd_member(expander: Expander, query: Iterable[Any], z: Any = None) -> int |
     (1, None)
 
     Of three or more members the one that fits least is odd if many elements outside of the set would go with the others
-    as well as it does, a tenth of them and at least three, and if the others hold together: if not as many would go
-    better with the rest of them than the next one does. Of two, nobody knows which. It costs the scores of the whole
+    as well as it does, a tenth of them and at least three, and if the others hold together: if less than a third would
+    go better with the rest of them than the next one does. Of two, nobody knows which. It costs the scores of the whole
     vocabulary, twice at most.
     """
     query = list(query)
@@ -35,10 +35,11 @@ def odd_member(expander: Expander, query: Iterable[Any], z: Any = None) -> int |
     if len(members) < 3:
         return None
 
-    def many(member: Any, others: list[Any], compare: np.ufunc) -> bool:
+    def number(member: Any, others: list[Any], compare: np.ufunc) -> int:
         row = np.asarray(expander.score(others, None, z))
-        return int(compare(row[outside], row[expander._ids[member]]).sum()) >= max(_LEAST, _SHARE * int(outside.sum()))
+        return int(compare(row[outside], row[expander._ids[member]]).sum())
 
     lowest, *rest = [members[place] for place in np.argsort(expander.fits(members, z), kind="stable")]
-    odd = many(lowest, rest, np.greater_equal) and not many(rest[0], rest[1:], np.greater)
-    return query.index(lowest) if odd else None
+    stranger = number(lowest, rest, np.greater_equal) >= max(_LEAST, _SHARE * outside.sum())
+    together = stranger and number(rest[0], rest[1:], np.greater) < outside.sum() / 3
+    return query.index(lowest) if together else None
