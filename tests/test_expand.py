@@ -70,6 +70,7 @@ def test_it_finds_the_others_and_the_odd_member(expander):
 def test_the_odd_member_is_named_wherever_it_stands_and_only_where_it_is_clear(trees, other, place, twice):
     query = [*trees[:place], other, *trees[place:]]
     assert odd_member(bayes(), query + [other] * twice) == place
+    assert odd_member(bayes(), query, fits=bayes().fits(query)) == place
     assert odd_member(bayes(), trees) is None  # nobody is odd
     assert odd_member(bayes(), [trees[0], other, other]) is None  # of two, which?
 

@@ -70,7 +70,7 @@ def expand(
     spelled = _Spelling(expander.vocabulary_)
     query = list(dict.fromkeys(spelled(word) for word in asked))
     found = expander.expand(query, k, exclude=[spelled(word) for word in exclude or []])
-    members = _members(expander, query) if len(query) > 1 else []
+    members = _members(expander, query) if fits and len(query) > 1 else []
     place = odd_member(expander, query)
     odd = None if place is None else query[place]
     if as_json:
@@ -80,7 +80,7 @@ def expand(
     scores = expander.score(query)
     least = float(np.median(scores[np.isfinite(scores)]))  # what a stranger gets
     _table([(c.element, c.score) for c in found], least)
-    if fits and members:
+    if members:
         typer.echo("\nHow well each goes with the others, from 0, a stranger, to 1, the best there is:")
         _table([(m["element"], m["fit"]) for m in members], 0.0, 1.0)
     if odd is not None:

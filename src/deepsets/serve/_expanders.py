@@ -96,7 +96,8 @@ class ServedExpander(Served):
 
     def fits(self, members: list[Any], z: list[float] | None) -> dict[str, Any]:
         """How well each member goes with the others, and the place of the odd one, if one stands out."""
-        return {"fits": plain(self.model.fits(members, z or None)), "odd": odd_member(self.model, members, z or None)}
+        found = self.model.fits(members, z or None)
+        return {"fits": plain(found), "odd": odd_member(self.model, members, z or None, fits=found)}
 
     def _some_examples(self) -> list[list[Any]]:
         """Three elements, each with the two that go best with it."""
