@@ -20,7 +20,7 @@ class MuonAdamW(torch.optim.Optimizer):
     [[(256, 256)], [(256, 3), (256,), (256,)]]
 
     groups: of parameters, with a "weight_decay" or without. Steps of both are as long as those of AdamW at this rate.
-    The published network for point clouds, with 10 epochs: .830 of held-out clouds, with AdamW alone .791.
+    The published network for point clouds, 6 epochs: .785 of held-out clouds, with AdamW alone .753.
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]], rate: float) -> None:
