@@ -13,13 +13,13 @@ test: lint
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2  # two workers of one thread each: more threads than cores wait for each other
 
 lint: $(VENV)/dev
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks conftest.py
+	$(BIN)/ruff format --check src tests benchmarks conftest.py
 	$(BIN)/mypy
 
 format: $(VENV)/dev
-	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks conftest.py
+	$(BIN)/ruff format src tests benchmarks conftest.py
 
 bench: $(VENV)/bench
 	$(BIN)/python -m benchmarks

@@ -16,7 +16,7 @@ from deepsets.paper._clouds_model import Outer, SetNet, pooling_only, published
 from deepsets.paper._clouds_sizes import any_size, nearly_whole, subset
 from deepsets.testing import assert_invariant
 
-TWO = Sets.from_list([torch.randn(30, 3), torch.randn(12, 3)])
+TWO = Sets.from_list([torch.randn(size, 3, generator=torch.Generator().manual_seed(size)) for size in (30, 12)])
 
 
 # ---------------------------------------------------------------------------------------------------------------- graph
