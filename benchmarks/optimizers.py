@@ -15,8 +15,8 @@ import torch
 from deepsets.datasets import modelnet40
 from deepsets.paper import Trial
 from deepsets.paper._clouds_model import published
+from deepsets.paper._clouds_recipe import Recipe, accuracy, train
 from deepsets.paper._optimizer import MuonAdamW
-from deepsets.paper.clouds import Recipe, _train, accuracy
 
 from .results import data_folder
 
@@ -34,9 +34,9 @@ def run() -> list[dict[str, object]]:
     for name, optimizer in (("AdamW", None), ("Muon and AdamW", MuonAdamW)):
         torch.manual_seed(0)
         model, start = published(len(data.classes)), time.process_time()
-        recipe = Recipe(published, {POINTS: EPOCHS}, rate=3e-3, optimizer=optimizer)
+        recipe = Recipe(published, EPOCHS, rate=3e-3, optimizer=optimizer)
         with tempfile.TemporaryDirectory() as folder:
-            _train(model, recipe, data._replace(**split), POINTS, Trial(True, 0, Path(folder)))
+            train(model, recipe, data._replace(**split), POINTS, Trial(True, 0, Path(folder)))
         seconds = time.process_time() - start
         found = accuracy(model, data._replace(**split), POINTS, seed=0)
         rows.append({"optimizer": name, "epochs": EPOCHS, "held-out accuracy": found, "core seconds": seconds})

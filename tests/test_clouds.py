@@ -1,5 +1,7 @@
 """Point clouds: the graph of neighbours, the networks, the protocol and its figures."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,8 @@ from deepsets.paper import Record, Trial, clouds
 from deepsets.paper import _clouds_figures as figures
 from deepsets.paper._clouds_data import SURFACES, generate
 from deepsets.paper._clouds_model import Outer, SetNet, pooling_only, published
+from deepsets.paper._clouds_moves import fading, still, stretched, turned
+from deepsets.paper._clouds_recipe import DRAWS, accuracy
 from deepsets.paper._clouds_sizes import any_size, nearly_whole, subset
 from deepsets.testing import assert_invariant
 
@@ -109,11 +113,11 @@ def test_votes_are_one_answer_from_stretched_copies():
 
     seen: list[torch.Tensor] = []
     state = torch.get_rng_state()
-    single = clouds.accuracy(Place(), data._replace(x_test=data.x_test[:8], y_test=np.arange(8)), 30, seed=0)
-    assert single == 1 and len(seen) == clouds.DRAWS and seen[0].abs().max() <= 1
+    single = accuracy(Place(), data._replace(x_test=data.x_test[:8], y_test=np.arange(8)), 30, seed=0)
+    assert single == 1 and len(seen) == DRAWS and seen[0].abs().max() <= 1
     wrong = data._replace(x_test=data.x_test[:8], y_test=np.array([0, 1, 2, 3, 0, 0, 0, 0]))
-    assert clouds.accuracy(Place(), wrong, 30, seed=0, votes=5) == 0.5
-    assert len(seen) == clouds.DRAWS + 5 and max(x.abs().max() for x in seen) > 1
+    assert accuracy(Place(), wrong, 30, seed=0, votes=5) == 0.5
+    assert len(seen) == DRAWS + 5 and max(x.abs().max() for x in seen) > 1
     assert_close(torch.get_rng_state(), state)
 
     class Fickle(torch.nn.Module):  # two of three answers say 0, the third says 1, louder
@@ -123,14 +127,14 @@ def test_votes_are_one_answer_from_stretched_copies():
 
     asked: list[int] = []
     all_one = wrong._replace(y_test=np.ones(8, dtype=int))
-    assert clouds.accuracy(Fickle(), all_one, 30, seed=0, votes=3) == 1  # their mean says 1
+    assert accuracy(Fickle(), all_one, 30, seed=0, votes=3) == 1  # their mean says 1
     asked.clear()
-    assert clouds.accuracy(Fickle(), all_one, 30, seed=0) == pytest.approx(1 / 3)
+    assert accuracy(Fickle(), all_one, 30, seed=0) == pytest.approx(1 / 3)
 
 
 def test_more_points_than_a_cloud_has_are_refused():
     with pytest.raises(ValueError, match="wanted 50 points of each cloud, but the test clouds have 40"):
-        clouds.accuracy(SetNet(8), generate(train=1, test=1, points=40), 50, seed=0)
+        accuracy(SetNet(8), generate(train=1, test=1, points=40), 50, seed=0)
 
 
 @given(st.floats(0, 1, exclude_max=True), st.sampled_from([100, 300, 1000, 5000]), st.integers(0, 1000))
@@ -150,13 +154,13 @@ def test_the_full_form_trains_on_subsets_and_scores_every_size_with_and_without_
 
     data = generate(train=10, test=2, points=128)
     monkeypatch.setattr(clouds, "clouds", lambda full, points: data)
-    recipe = clouds.MODERN(lambda classes: SetNet(classes, 48, 1), {128: 2}, sizes=sizes_seen, also=(100,), votes=2)
-    found = clouds.method(recipe)(Trial(True, 0, tmp_path), "surfaces-128").measures
+    recipe = clouds.MODERN(lambda classes: SetNet(classes, 48, 1), 2, sizes=sizes_seen, also=(100,), votes=2)
+    found = clouds.method({128: recipe})(Trial(True, 0, tmp_path), "surfaces-128").measures
     assert [(row.data, row.metric) for row in found] == [
         (f"surfaces-{n}", metric) for n in (128, 100) for metric in ("accuracy", "accuracy, votes")
     ]
     assert len(sizes) == 2 and all(100 <= size <= 128 for size in sizes)
-    assert clouds.method(recipe)(Trial(True, 0, tmp_path), "surfaces-64").measures == []
+    assert clouds.method({128: recipe})(Trial(True, 0, tmp_path), "surfaces-64").measures == []
 
 
 def test_generated_clouds_lie_in_the_unit_sphere_and_differ_between_parts():
@@ -169,15 +173,39 @@ def test_generated_clouds_lie_in_the_unit_sphere_and_differ_between_parts():
 def test_points_about_the_z_axis_keep_their_height_and_their_shape():
     torch.manual_seed(0)
     cloud = torch.randn(3, 20, 3)
-    turned = clouds._turned(cloud)
-    scale = turned[:, :, 2] / cloud[:, :, 2]
+    found = turned(cloud)
+    scale = found[:, :, 2] / cloud[:, :, 2]
     assert_close(scale, scale[:, :1].expand_as(scale))
     assert ((scale > 0.799) & (scale < 1.251)).all()
-    assert_close(turned.norm(dim=2), cloud.norm(dim=2) * scale)
-    assert_close(torch.cdist(turned, turned), torch.cdist(cloud, cloud) * scale[:, :1, None], rtol=1e-3, atol=1e-3)
-    maps = torch.linalg.lstsq(cloud, turned).solution
+    assert_close(found.norm(dim=2), cloud.norm(dim=2) * scale)
+    assert_close(torch.cdist(found, found), torch.cdist(cloud, cloud) * scale[:, :1, None], rtol=1e-3, atol=1e-3)
+    maps = torch.linalg.lstsq(cloud, found).solution
     assert (torch.linalg.det(maps) > 0).all()  # turned, not mirrored
-    assert ((turned - cloud * scale[..., None])[..., :2].norm(dim=2).amax(1) > 0.1).all()
+    assert ((found - cloud * scale[..., None])[..., :2].norm(dim=2).amax(1) > 0.1).all()
+
+
+def test_5000_points_have_a_wider_network_turned_clouds_and_adamax(tmp_path, monkeypatch):
+    monkeypatch.setattr(clouds, "clouds", lambda full, points: generate(train=8, test=2, points=128))
+    seen = []
+    adamax = type("Adamax", (torch.optim.Adamax,), {"step": lambda self: seen.append(len(self.param_groups))})
+    recipe = replace(clouds.LARGE, epochs=1, optimizer=adamax, moves=lambda batch, done: turned(batch))
+    (row,) = clouds.method({128: recipe})(Trial(True, 0, tmp_path), "surfaces-128").measures
+    assert seen == [2] and 0 <= row.value <= 1
+    assert {tuple(p.shape) for p in recipe.build(4).parameters() if p.ndim == 2} == {(512, 3), (512, 512), (4, 512)}
+    assert clouds.LARGE.moves is turned and clouds.LARGE.optimizer is torch.optim.Adamax
+
+
+def test_stretching_fades_until_it_is_that_of_the_votes():
+    cloud = torch.randn(3, 20, 3)
+
+    def moved(move, *how):
+        torch.manual_seed(1)
+        return move(cloud, *how)
+
+    assert_close(moved(fading, 0.0), moved(stretched, 1.0))
+    assert_close(moved(fading, 1.0), moved(stretched))
+    assert (moved(stretched, 1.0) - cloud).abs().amax((1, 2)).gt((moved(stretched) - cloud).abs().amax((1, 2))).all()
+    assert still(cloud, 0.5) is cloud
 
 
 def test_the_quick_form_learns_the_surfaces(tmp_path):

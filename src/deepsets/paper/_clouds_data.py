@@ -1,4 +1,4 @@
-"""Clouds of points that need no download: samples of eight simple surfaces, stretched and turned a little."""
+"""The clouds of points: ModelNet40; or, with no download, samples of eight surfaces, stretched and turned a little."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..datasets import modelnet40
 from ..datasets.modelnet40 import Clouds, _unit
 
 
@@ -61,3 +62,10 @@ def _cloud(
     cos, sin = np.cos(angle := rng.normal(scale=0.3)), np.sin(angle)
     turn = np.array([[cos, sin, 0], [-sin, cos, 0], [0, 0, 1]])
     return cloud @ turn + 0.05 * rng.normal(size=(points, 3))
+
+
+def clouds(full: bool, points: int) -> Clouds:
+    """ModelNet40, with some points to choose from where there are more; or generated surfaces."""
+    if not full:
+        return generate(train=40, test=25, points=128)
+    return modelnet40.load(points=max(points, 1024))

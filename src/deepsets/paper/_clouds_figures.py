@@ -15,6 +15,7 @@ import torch
 from ..datasets.modelnet40 import Clouds
 from ..nn import DeepSet, Stack, Standardize
 from ..sets import Sets
+from ._clouds_data import clouds
 from ._record import Record
 
 if TYPE_CHECKING:
@@ -88,8 +89,8 @@ def units(records: Sequence[Record]) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1.6 * SHOWN, 3.4), layout="constrained")
-    for row, (layer, clouds) in enumerate(_extra(records).get("units", {}).items()):
-        for column, text in enumerate(clouds):
+    for row, (layer, found) in enumerate(_extra(records).get("units", {}).items()):
+        for column, text in enumerate(found):
             axes = figure.add_subplot(2, SHOWN, 1 + column + row * SHOWN, projection="3d")
             _scatter(axes, [(_unpack(text), "C0")])
             axes.set_title(layer if column == 0 else "", fontsize=8)
@@ -114,8 +115,6 @@ def critical(records: Sequence[Record]) -> Figure:
 
 def _data(records: Sequence[Record], figure: Figure) -> Clouds | None:
     """The clouds again; where they are not at hand the figure says so."""
-    from .clouds import clouds
-
     try:
         return clouds(records[0].full, 1000)
     except FileNotFoundError:

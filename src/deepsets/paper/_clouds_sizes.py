@@ -14,6 +14,11 @@ def subset(done: float, most: int) -> int:
     return min(most, max(100, most // 8 if done < 0.6 else most // 4 if done < 0.95 else most))
 
 
+def whole(done: float, most: int) -> int:
+    """All of them, always."""
+    return most
+
+
 def nearly_whole(done: float, most: int) -> int:
     """For graphs, whose neighbours in a thinned cloud are other ones: a quarter of the points until 80 %, then all.
 
