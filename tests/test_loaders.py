@@ -54,6 +54,17 @@ def test_faces_are_drawn_in_proportion_to_their_area(meshes):
     assert slanted.mean() == pytest.approx(7.794 / (7.794 + 13.5), abs=0.02)
 
 
+def test_a_mesh_may_be_a_ply_file(tmp_path):
+    trimesh = pytest.importorskip("trimesh")
+    for part in ("train", "test"):
+        folder = tmp_path / "ModelNet40" / "box" / part
+        folder.mkdir(parents=True)
+        trimesh.creation.box().export(folder / "box_0001.ply")
+    points = modelnet40.sample_mesh(tmp_path / "ModelNet40/box/train/box_0001.ply", 500)
+    np.testing.assert_allclose(np.abs(points).max(1), 0.5, atol=1e-6)  # on the surface of the unit cube
+    assert modelnet40.load(tmp_path, points=50).x_test.shape == (1, 50, 3)
+
+
 def test_the_published_hdf5_files(tmp_path):
     h5py = pytest.importorskip("h5py")
     folder = tmp_path / modelnet40.SAMPLED
@@ -92,22 +103,45 @@ def test_the_packed_clouds():
 # --------------------------------------------------------------------------------------------------------- galaxies
 
 
-def test_the_members_of_redmapper(tmp_path):
-    fits = pytest.importorskip("astropy.io.fits")
-    n = 6
-    columns = [
-        fits.Column("ID", "J", array=np.array([1, 1, 1, 2, 2, 2])),
-        fits.Column("MODEL_MAG", "5E", array=np.arange(5 * n).reshape(n, 5)),
-        fits.Column("MODEL_MAGERR", "5E", array=np.full((n, 5), 0.1)),
-        *(fits.Column(name, "E", array=np.full(n, 0.5)) for name in ("IMAG", "R", "P", "ZRED")),
-        fits.Column("ZSPEC", "E", array=np.array([0.2, -1, 0.3, -1, -1, 0.4])),
+def redmapper_columns(fits, n, bands):
+    """As in the published table of members: no vectors, no red-shift of the cluster."""
+    some = {"IMAG": 0.5, "R": 0.4, "P": 0.9} | {f"MODEL_MAGERR_{band}": 0.1 for band in bands}
+    some |= {f"MODEL_MAG_{band}": 20.0 - k for k, band in enumerate(bands)}
+    return [
+        fits.Column("ID", "J", array=np.array([1, 1, 1, 2, 2, 2])[:n]),
+        *(fits.Column(name, "E", array=np.full(n, value)) for name, value in some.items()),
+        fits.Column("Z_SPEC", "E", array=np.array([0.2, -1, 0.3, -1, -1, 0.4])[:n]),
     ]
-    fits.BinTableHDU.from_columns(columns).writeto(tmp_path / "members.fits")
-    found = redmapper.load(tmp_path / "members.fits")
-    assert found.features.shape == (n, 17) and np.isnan(found.z).tolist() == [False, True, False, True, True, False]
-    assert found.cluster.tolist() == [1, 1, 1, 2, 2, 2] and (found.features[:, 10:14] == -1).all()
-    fits.BinTableHDU.from_columns(columns[:1]).writeto(tmp_path / "less.fits")
-    with pytest.raises(ValueError, match=r"less\.fits has no column MODEL_MAG; it has ID"):
+
+
+def test_the_members_of_redmapper_and_the_clusters_beside(tmp_path):
+    fits = pytest.importorskip("astropy.io.fits")
+    path = tmp_path / "redmapper_members.fits"
+    fits.BinTableHDU.from_columns(redmapper_columns(fits, 6, "UGRIZ")).writeto(path)
+    found = redmapper.load(path)
+    assert found.features.shape == (6, 17) and np.isnan(found.z).tolist() == [False, True, False, True, True, False]
+    assert found.cluster.tolist() == [1, 1, 1, 2, 2, 2] and (found.features[:, 10:14] == 1).all()
+    np.testing.assert_allclose(found.features[:, 14:], [[0.5, 0.4, 0.9]] * 6, rtol=1e-6)
+    assert np.isnan(found.catalogue).all()
+    clusters = [fits.Column("ID", "J", array=np.array([2, 7])), fits.Column("Z_LAMBDA", "D", array=np.array([0.3, 1]))]
+    fits.BinTableHDU.from_columns(clusters).writeto(tmp_path / "redmapper_catalog.fits")
+    np.testing.assert_array_equal(redmapper.load(path).catalogue, [np.nan] * 3 + [0.3] * 3)
+
+
+def test_members_of_redmapper_with_vectors_and_their_own_estimates(tmp_path):
+    fits = pytest.importorskip("astropy.io.fits")
+    vectors = [fits.Column(name, "5E", array=np.arange(30).reshape(6, 5)) for name in ("MODEL_MAG", "MODEL_MAGERR")]
+    estimate = fits.Column("ZRED", "E", array=np.full(6, 0.5))
+    columns = [*redmapper_columns(fits, 6, ""), *vectors, estimate]
+    fits.BinTableHDU.from_columns(columns).writeto(tmp_path / "a.fits")
+    found = redmapper.load(tmp_path / "a.fits")
+    assert (found.features[:, 10:14] == -1).all() and (found.catalogue == 0.5).all()
+
+
+def test_a_table_without_a_band_is_refused(tmp_path):
+    fits = pytest.importorskip("astropy.io.fits")
+    fits.BinTableHDU.from_columns(redmapper_columns(fits, 6, "UGRI")).writeto(tmp_path / "less.fits")
+    with pytest.raises(ValueError, match=r"less\.fits has no column MODEL_MAG_Z; it has ID, IMAG, MODEL_MAGERR_G"):
         redmapper.load(tmp_path / "less.fits")
 
 

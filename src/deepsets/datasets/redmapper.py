@@ -23,31 +23,58 @@ def load(path: str | Path) -> Galaxies:
     """Reads the FITS table of members (`redmapper_dr8_public_v6.3_members.fits` and its kin).
 
     17 features: model magnitudes and their errors in 5 bands, 4 colours, the i magnitude, the distance from the
-    centre and the probability of membership. z: `ZSPEC` where the table has one; the catalogue: `Z_LAMBDA` or `ZRED`.
+    centre and the probability of membership. Bands are columns of their own (`MODEL_MAG_U`, …) or one of vectors.
+    z: `Z_SPEC` where there is one; the catalogue: `Z_LAMBDA` of the cluster, from the table of clusters beside
+    (`…_catalog.fits`) if the members have none, and NaN if neither has.
     """
-    from astropy.io import fits
-
-    with fits.open(path, memmap=False) as file:
-        tables = [hdu.data for hdu in file if getattr(hdu, "columns", None) is not None]
-    if not tables:
-        raise ValueError(f"{path} holds no table.")
-    table = tables[0]
-    names = {name.upper() for name in table.names}
-
-    def column(*choices: str) -> np.ndarray:
-        for name in choices:
-            if name in names:
-                return np.asarray(table[name], dtype=np.float64)
-        raise ValueError(f"{path} has no column {' or '.join(choices)}; it has {', '.join(sorted(names))}.")
-
-    magnitudes, errors = column("MODEL_MAG"), column("MODEL_MAGERR")
+    path = Path(path)
+    table = _Table(path)
+    magnitudes, errors = (table.bands(name) for name in ("MODEL_MAG", "MODEL_MAGERR"))
     colours = magnitudes[:, :-1] - magnitudes[:, 1:]
-    rest = np.stack([column("IMAG", "I"), column("R"), column("P", "P_MEM", "PMEM")], axis=1)
-    spectra = column("ZSPEC", "Z_SPEC")
+    rest = np.stack([table.column("IMAG", "I"), table.column("R"), table.column("P", "P_MEM", "PMEM")], axis=1)
+    spectra, cluster = table.column("Z_SPEC", "ZSPEC"), table.column("ID", "MEM_MATCH_ID")
+    beside = path.with_name(path.name.replace("members", "catalog"))
+    if table.has("Z_LAMBDA", "ZRED"):
+        catalogue = table.column("Z_LAMBDA", "ZRED")
+    elif beside != path and beside.exists():
+        clusters = _Table(beside)
+        of = dict(zip(clusters.column("ID", "MEM_MATCH_ID"), clusters.column("Z_LAMBDA"), strict=True))
+        catalogue = np.array([of.get(number, np.nan) for number in cluster])
+    else:
+        catalogue = np.full(len(cluster), np.nan)
     features = np.hstack([magnitudes, errors, colours, rest])
-    return Galaxies(
-        features, np.where(spectra > 0, spectra, np.nan), column("Z_LAMBDA", "ZRED"), column("ID", "MEM_MATCH_ID")
-    )
+    return Galaxies(features, np.where(spectra > 0, spectra, np.nan), catalogue, cluster)
+
+
+class _Table:
+    """The first table of a FITS file, its columns as float64."""
+
+    def __init__(self, path: Path) -> None:
+        from astropy.io import fits
+
+        with fits.open(path, memmap=False) as file:
+            tables = [hdu.data for hdu in file if getattr(hdu, "columns", None) is not None]
+        if not tables:
+            raise ValueError(f"{path} holds no table.")
+        self.path, self.data = path, tables[0]
+        self.names = {name.upper() for name in self.data.names}
+
+    def has(self, *choices: str) -> bool:
+        return not self.names.isdisjoint(choices)
+
+    def column(self, *choices: str) -> np.ndarray:
+        """The first of the choices that is there."""
+        for name in choices:
+            if name in self.names:
+                return np.asarray(self.data[name], dtype=np.float64)
+        found = ", ".join(sorted(self.names))
+        raise ValueError(f"{self.path} has no column {' or '.join(choices)}; it has {found}.")
+
+    def bands(self, name: str) -> np.ndarray:
+        """(n, 5)."""
+        if self.has(name):
+            return self.column(name)
+        return np.stack([self.column(f"{name}_{band}") for band in BANDS], axis=1)
 
 
 def generate(clusters: int = 26_111, seed: int = 0) -> Galaxies:
@@ -60,7 +87,7 @@ def generate(clusters: int = 26_111, seed: int = 0) -> Galaxies:
     Each cluster has a red-shift in .08-.55 and a richness from a steep power law. Red members follow a red sequence:
     colours are smooth functions of the red-shift, tilted with magnitude, with an intrinsic spread of about .05; a
     quarter are bluer and spread more; photometric errors grow with magnitude, most in u and z. Spectra exist for the
-    bright, about a fifth. The catalogue's estimate is the cluster's red-shift with an error of .008 (1 + z).
+    bright, about a quarter. The catalogue's estimate is the cluster's red-shift with an error of .008 (1 + z).
     """
     rng = np.random.default_rng(seed)
     red = 0.08 + 0.47 * rng.beta(2.0, 1.4, clusters)
