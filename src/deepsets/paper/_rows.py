@@ -12,6 +12,7 @@ from ._record import Record
 from ._registry import experiment
 
 LOWER_IS_BETTER = {"mse", "median-rank", "scatter"}
+NO_BEST = {"standard error"}  # says how sure a number is, not how good
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,10 @@ def rows(found: Iterable[Record]) -> list[Row]:
 
 
 def best(row: Iterable[Row]) -> float:
-    """The best value among rows of one metric."""
+    """The best value among rows of one metric; NaN for one that has none."""
     row = list(row)
+    if row[0].metric in NO_BEST:
+        return math.nan
     choose = min if row[0].metric in LOWER_IS_BETTER else max
     return choose(r.value for r in row)
 
