@@ -46,7 +46,7 @@ class GraphConvolution(nn.Module):
 
 
 class EdgeConvolution(nn.Module):
-    r"""What a member is, and how its neighbours differ from it:  $y_i = x_i A + \max_{j ∈ N(i)} (x_j − x_i) B$.
+    r"""What a member is, and how its neighbours differ from it:  $y_i = x_i A + \max_{j ∈ \{i\} ∪ N(i)} (x_j − x_i) B$.
 
     The map of the differences runs once for each member, not for each pair: $(x_j − x_i) B = x_j B − x_i B$. With a
     monotone activation after it this is an edge convolution with one layer (Wang et al., 2019).
@@ -112,7 +112,7 @@ class DescribedGraphNet(nn.Module):
 
 
 class EdgeNet(nn.Module):
-    """Edge convolutions, batch norm, residuals, a wide layer, maximum and mean: (N, 3) -> (B, classes).
+    """Edge convolutions with batch norm, all of them joined, a wide layer, maximum and mean: (N, 3) -> (B, classes).
 
     >>> EdgeNet(classes=40)(Sets.from_list([torch.randn(20, 3), torch.randn(9, 3)])).shape
     torch.Size([2, 40])

@@ -41,7 +41,8 @@ def look(model: DeepSet, data: Clouds, steps: int, points: int) -> dict[str, Any
 def excite(layers: Stack, units: int, points: int, steps: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Clouds (units, points, 3) that make each of the first units of a stack large, and how large: (units,) means.
 
-    From uniform points, by Adamax, as in the paper. The network standardises its input, so the clouds need no bounds.
+    From uniform points, by Adamax as in the paper, in fewer steps. The network standardises its input, so the clouds
+    need no bounds.
     """
     source = torch.Generator().manual_seed(0)
     particles = (torch.rand(units * points, 3, generator=source) * 2 - 1).requires_grad_()
@@ -62,7 +63,7 @@ def excite(layers: Stack, units: int, points: int, steps: int) -> tuple[torch.Te
 def winners(model: DeepSet, cloud: torch.Tensor) -> list[int]:
     """The points of a cloud, (n, 3), that win the maximum in at least one channel: without the others the answer stays.
 
-    (With equivariant layers inside, up to what the others add to the maxima of these layers.)
+    (With equivariant layers inside, up to what the others add to their maxima, and to mean and deviation of the input.)
     """
     model.eval()
     codes = model.phi(Sets(cloud, torch.tensor([0, len(cloud)])))
@@ -123,7 +124,7 @@ def _data(records: Sequence[Record], figure: Figure) -> Clouds | None:
 
 
 def _extra(records: Sequence[Record]) -> dict[str, Any]:
-    """Of the part with the most points that was looked at."""
+    """Of the first part that was looked at."""
     seen = [part["extra"] for record in records for part in record.parts.values() if part["extra"].get("units")]
     return seen[0] if seen else {}
 
