@@ -157,13 +157,16 @@ def test_what_is_not_asked_of_a_method_is_not_recorded_and_may_be_asked_later(tm
 
 def test_figures_of_data_that_may_not_be_passed_on_stay_in_the_page(results, monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(sys.modules["deepsets.paper.toy"], "EXPERIMENT", replace(TOY, shows_data=True))
+    two = {**TOY.figures, "Free to see": TOY.figures["A curve"]}
+    both = replace(TOY, figures=two, show_data=["A curve"])
+    monkeypatch.setattr(sys.modules["deepsets.paper.toy"], "EXPERIMENT", both)
     assert "figures/toy-a-curve.svg" in paper.report(results)[0].read_text()  # quick forms show made-up data
     (results / "figures" / "toy-a-curve.svg").unlink()
     paper.run("toy", results, full=True, methods=["LSTM"], seeds=[0])
     text, page = paper.report(results)
     assert "may not be passed on are in the `report.html` that the command makes: A curve." in text.read_text()
-    assert "<svg" in page.read_text() and not list((results / "figures").iterdir())
+    assert page.read_text().count("<svg") == 2 and "figures/toy-free-to-see.svg" in text.read_text()
+    assert [picture.name for picture in (results / "figures").iterdir()] == ["toy-free-to-see.svg"]
 
 
 def test_the_commands(results):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -63,4 +63,4 @@ class Experiment:
     published: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     notes: str = ""
     figures: Mapping[str, Callable[[Sequence[Record]], Figure]] = field(default_factory=dict)
-    shows_data: bool = False  # figures of full runs show data that its owners do not let be passed on
+    show_data: Collection[str] = ()  # figures that, in full runs, show data whose owners do not let it be passed on

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ nav a { margin-right: 1rem; } li { color: var(--soft); }
 
 
 class Section(NamedTuple):
-    """One experiment: its table, what to know about it, and its figures as (title, SVG), which may be for here only."""
+    """One experiment: its table, what to know about it, and its figures as (title, SVG), some for here only."""
 
     name: str
     title: str
@@ -32,7 +32,7 @@ class Section(NamedTuple):
     reductions: Sequence[str]
     table: Table
     figures: Sequence[tuple[str, str]]
-    private: bool = False
+    private: Collection[str] = ()
 
 
 def page(sections: Sequence[Section], foot: str) -> str:

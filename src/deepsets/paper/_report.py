@@ -38,11 +38,11 @@ def report(folder: str | Path = "results") -> tuple[Path, Path]:
     for section in sections:
         pictures = []
         if section.private:
-            titles = "; ".join(title for title, _ in section.figures)
+            titles = "; ".join(section.private)
             pictures.append(
                 f"Figures of data that may not be passed on are in the `report.html` that the command makes: {titles}."
             )
-        for title, svg in [] if section.private else section.figures:
+        for title, svg in [figure for figure in section.figures if figure[0] not in section.private]:
             picture = folder / "figures" / f"{section.name}-{slug(title)}.svg"
             _write(picture, svg)
             pictures.append(f"![{title}]({folder.name}/figures/{picture.name})")
@@ -69,7 +69,7 @@ def _section(about: Experiment, found: list[Record]) -> Section:
         f"{about.notes}"
     )
     figures = [(title, _svg(draw, found)) for title, draw in about.figures.items()]
-    private = about.shows_data and newest.full
+    private = about.show_data if newest.full else ()
     return Section(about.name, about.title, text.strip(), newest.reductions, made, figures, private)
 
 

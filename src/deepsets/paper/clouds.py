@@ -124,5 +124,5 @@ EXPERIMENT = Experiment(
         "Clouds that excite units of the first two layers": figures.units,
         "Points that win the maximum": figures.critical,
     },
-    shows_data=True,
+    show_data=("Examples of the classes", "Points that win the maximum"),
 )

@@ -200,5 +200,5 @@ EXPERIMENT = Experiment(
         "89 x 109 pixels and are cut to the face."
     ),
     figures={"Sets, the odd one framed, and the probabilities": figure},
-    shows_data=True,
+    show_data=("Sets, the odd one framed, and the probabilities",),
 )
