@@ -403,11 +403,18 @@ def test_overwrite_replaces_a_model_and_nothing_else(table, tmp_path):
 
 
 def test_usage_errors_have_exit_code_2(table, tmp_path):
-    run("fit", table, code=2)
-    run("predict", code=2)
-    run("nonsense", code=2)
-    fit(table, "top", tmp_path / "model", "--task", "clustering", code=2)
-    fit(table, "top", tmp_path / "model", "--epochs", "0", code=2)
+    assert "Missing option '-o' / '--output'" in run("fit", table, code=2)
+    assert "Missing argument 'model'" in run("predict", code=2)
+    assert "No such command 'nonsense'" in run("nonsense", code=2)
+    said = fit(table, "top", tmp_path / "model", "--task", "clustering", code=2)
+    assert "'clustering' is none of set-regression" in said
+    assert "Invalid value for '--epochs'" in fit(table, "top", tmp_path / "model", "--epochs", "0", code=2)
+    assert not (tmp_path / "model").exists()
+
+
+def test_columns_that_nobody_named_are_shown_as_none(table, tmp_path):
+    shown = [line.split() for line in fit(table, "top", tmp_path / "model").splitlines()]
+    assert ["z", "–"] in shown and ["features", "a,", "b"] in shown
 
 
 def test_a_folder_that_is_no_model_is_told(table, tmp_path):
