@@ -239,8 +239,8 @@ EXPERIMENT = Experiment(
         "chosen on the S-PLUS galaxies, with other folds. Catalogue is the estimate that the catalogue itself gives; "
         "the generated one gives the truth with a scatter of our choice, 0.008 (1 + z), so it is no rival there. What "
         "follows ± is the deviation over assignments to folds; the standard error is that over clusters, which the "
-        "seeds share: two methods differ if their paired difference is some standard errors, of which the last line "
-        "has those to the catalogue. On S-PLUS ours and the catalogue's estimate are less than one of them apart: a "
+        "seeds share: two methods differ if their paired difference is some standard errors, of which the last lines "
+        "have those to the catalogue. On S-PLUS ours and the catalogue's estimate are less than one of them apart: a "
         "tie."
     ),
     figures={"Clusters, spectra, and what was found": panels},
