@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from ._record import Record
 
 FITS = "redmapper_dr8_public_v6.3_members.fits"
-AHEAD = "below the catalogue, in standard errors"
 
 
 def galaxies(part: str, full: bool) -> Galaxies:
@@ -86,7 +85,7 @@ def measures(part: str, about: Galaxies, found: np.ndarray, known: np.ndarray) -
     both = known & np.isfinite(about.catalogue)
     gain = (errors[0] - errors[1])[both]
     if gain.any():
-        made.append(Measure(part, AHEAD, float(gain.mean()) / standard_error(gain, about.cluster[both])))
+        made.append(Measure(part, "lead", float(gain.mean()) / standard_error(gain, about.cluster[both])))
     return made
 
 
@@ -239,9 +238,8 @@ EXPERIMENT = Experiment(
         "chosen on the S-PLUS galaxies, with other folds. Catalogue is the estimate that the catalogue itself gives; "
         "the generated one gives the truth with a scatter of our choice, 0.008 (1 + z), so it is no rival there. What "
         "follows ± is the deviation over assignments to folds; the standard error is that over clusters, which the "
-        "seeds share: two methods differ if their paired difference is some standard errors, of which the last lines "
-        "have those to the catalogue. On S-PLUS ours and the catalogue's estimate are less than one of them apart: a "
-        "tie."
+        "seeds share: the lead is by how many of those of the paired difference a method is below the catalogue. On "
+        "S-PLUS that of ours is less than one: a tie."
     ),
     figures={"Clusters, spectra, and what was found": panels},
 )
