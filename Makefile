@@ -7,19 +7,19 @@ PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.
 .PHONY: demo test lint format bench clean
 
 demo: $(VENV)/base
-	$(BIN)/python -m deepsets.demo
+	$(BIN)/python -m paper.demo
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2  # two workers of one thread each: more threads than cores wait for each other
 
 lint: $(VENV)/dev
-	$(BIN)/ruff check src tests benchmarks conftest.py
-	$(BIN)/ruff format --check src tests benchmarks conftest.py
+	$(BIN)/ruff check src paper tests benchmarks scripts conftest.py
+	$(BIN)/ruff format --check src paper tests benchmarks scripts conftest.py
 	$(BIN)/mypy
 
 format: $(VENV)/dev
-	$(BIN)/ruff check --fix src tests benchmarks conftest.py
-	$(BIN)/ruff format src tests benchmarks conftest.py
+	$(BIN)/ruff check --fix src paper tests benchmarks scripts conftest.py
+	$(BIN)/ruff format src paper tests benchmarks scripts conftest.py
 
 bench: $(VENV)/bench
 	$(BIN)/python -m benchmarks

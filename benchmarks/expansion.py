@@ -12,8 +12,8 @@ import torch
 
 from deepsets import Sets
 from deepsets.expand import BayesianSets
-from deepsets.expand._network import ScoreNetwork
-from deepsets.expand._scorer import Scorer
+from deepsets.expand.network import ScoreNetwork
+from deepsets.expand.scorer import Scorer
 
 from .clock import compare
 
@@ -21,8 +21,8 @@ from .clock import compare
 LARGE = """
 import json, re, sys, time, torch
 from deepsets import Sets
-from deepsets.expand._network import ScoreNetwork
-from deepsets.expand._scorer import Scorer
+from deepsets.expand.network import ScoreNetwork
+from deepsets.expand.scorer import Scorer
 torch.set_num_threads(1)
 peak = lambda: int(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1]) / 2**20
 network = ScoreNetwork(8, 50, 0, 0, phi=(150, 150), rho=(150, 75), pool="sum", concat=False).eval()

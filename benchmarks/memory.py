@@ -13,7 +13,7 @@ from deepsets import Sets, nn
 sizes = torch.tensor(json.load(sys.stdin))
 offsets = torch.cat([torch.zeros(1, dtype=torch.long), sizes.cumsum(0)])
 sets = Sets(torch.randn(int(offsets[-1]), 16), offsets)
-phi = nn.Stack(nn.Equivariant(16, 64), torch.nn.ReLU(), nn.Block(64))
+phi = nn.SetSequential(nn.Equivariant(16, 64), torch.nn.ReLU(), nn.EquivariantBlock(64))
 model = nn.DeepSet(phi, nn.mlp(128, 64, 1), pool=["max", "mean"])
 with torch.no_grad():
     model(sets[-1:])

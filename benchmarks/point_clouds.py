@@ -73,7 +73,7 @@ def ours(half: bool = False) -> list[float]:
     from deepsets.train import Batch, train
 
     layers = [nn.Equivariant(a, WIDTH, pool="max", form="factored", activation="tanh") for a in (3, WIDTH, WIDTH)]
-    network = nn.DeepSet(nn.Stack(*layers), head(), pool="max")
+    network = nn.DeepSet(nn.SetSequential(*layers), head(), pool="max")
     sets = Sets.from_list(list(torch.randn(CLOUDS, POINTS, 3)))
     data = Batch(sets, torch.randint(CLASSES, (CLOUDS,)))
 

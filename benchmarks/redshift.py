@@ -11,9 +11,9 @@ import time
 
 import numpy as np
 import torch
+from paper.datasets import splus
 from sklearn.model_selection import GroupKFold
 
-from deepsets.datasets import splus
 from deepsets.estimators import MemberRegressor
 
 from .results import write

@@ -51,7 +51,7 @@ def weights(folder: Path | None, say_at: int) -> tuple[str, int]:
         schedule="plateau",
         epochs=EPOCHS,
         batch_size=BATCH,
-        folder=folder,
+        checkpoint_dir=folder,
         checkpoint_seconds=0.02,
         progress=False,
     )

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deepsets import scale
+from deepsets import distributed as scale
 from deepsets.expand import SetExpander
 
 WIDTH, FILE = 16, 1_000_000

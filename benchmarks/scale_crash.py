@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scale_data import model, shards
-from deepsets import scale
+from deepsets import distributed as scale
 
 ROWS, SETS, PART = 400_000, 500, 10_000
 
 DRIVER = """
 import pickle, sys
 from pathlib import Path
-from deepsets import scale
+from deepsets import distributed as scale
 net = pickle.loads(Path(sys.argv[1]).read_bytes())
 if __name__ == "__main__":
     print("here", flush=True)

@@ -18,7 +18,7 @@ def model(width: int = 128) -> nn.DeepSet:
     """As large as an estimator: phi of three layers, max, mean, min and deviation."""
     torch.manual_seed(0)
     phi = torch.nn.Sequential(*nn.mlp(FEATURES, width, width, width), torch.nn.ReLU())
-    return nn.DeepSet(phi, nn.mlp(4 * width + 1, width, 1), pool=["max", "mean", "min", "std"], size=True).eval()
+    return nn.DeepSet(phi, nn.mlp(4 * width + 1, width, 1), pool=["max", "mean", "min", "std"], append_size=True).eval()
 
 
 def shards(folder: Path, rows: int, sets: int, files: int = 8, *, scattered: bool = True, group: int = 50_000) -> Path:

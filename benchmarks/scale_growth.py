@@ -25,7 +25,7 @@ WORKER = """
 import sys, time
 import numpy as np, torch
 from benchmarks.scale_data import model
-from deepsets import scale
+from deepsets import distributed as scale
 from deepsets.expand import SetExpander
 from deepsets.train import keep_memory
 

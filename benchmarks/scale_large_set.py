@@ -14,10 +14,10 @@ import sys, time
 import numpy as np, pyarrow as pa, torch
 from benchmarks.scale_data import FEATURES
 from deepsets import Sets, nn
-from deepsets.scale._coder import Coder
-from deepsets.scale._gather import gather
-from deepsets.scale._parts import BATCH
-from deepsets.tables import TableSets
+from deepsets.distributed.state_codec import Coder
+from deepsets.distributed.gather import gather
+from deepsets.distributed.partition import BATCH
+from deepsets.io import TableSets
 
 def peak():
     return int(next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1]) / 1024
@@ -31,7 +31,7 @@ def stream(total, batch=BATCH):
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
-net = nn.DeepSet(nn.mlp(FEATURES, 32, 32), nn.mlp(97, 32, 1), pool=["max", "mean", "std"], size=True)
+net = nn.DeepSet(nn.mlp(FEATURES, 32, 32), nn.mlp(97, 32, 1), pool=["max", "mean", "std"], append_size=True)
 coder = Coder(net, FEATURES)
 gather(coder, stream(64_000))
 idle, start, busy = peak(), time.perf_counter(), time.process_time()

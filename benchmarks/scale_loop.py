@@ -17,7 +17,7 @@ import numpy as np
 import deepsets
 from benchmarks.scale_data import shards
 from deepsets.estimators import SetRegressor
-from deepsets.tables import File, read, shape_of, stream
+from deepsets.io import File, read, shape_of, stream
 
 
 def run(rows: int = 8_000_000, repeats: int = 2) -> list[dict[str, object]]:

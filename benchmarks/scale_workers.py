@@ -14,7 +14,7 @@ import ray
 import torch
 
 from benchmarks.scale_data import model, shards
-from deepsets import scale
+from deepsets import distributed as scale
 
 
 def run(seconds: float = 100.0) -> list[dict[str, object]]:

@@ -57,7 +57,7 @@ def pairs(sets: Sets):
 
 def keep(sets: Sets, mask: Tensor) -> Sets:
     """The same sets with only the members where the mask is True."""
-    sets = sets.members()
+    sets = sets.materialize()
     counts = torch.zeros(len(sets), dtype=torch.long).index_add(
         0, sets.set_ids[mask], torch.ones_like(sets.set_ids[mask])
     )

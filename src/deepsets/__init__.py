@@ -1,22 +1,21 @@
-"""Learning on sets: ragged batches, Deep Sets models, and what the paper compares them with."""
+"""Learning on sets: ragged batches, permutation-invariant and -equivariant networks, estimators, set expansion."""
 
+from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from . import nn as nn
-from .export import export_onnx as export_onnx
-from .export import export_program as export_program
-from .sets import Sets as Sets
+from . import nn
+from .sets import Sets
 
 if TYPE_CHECKING:
-    from .store import ModelFolderError as ModelFolderError
-    from .store import load as load
-    from .store import save as save
+    from .io import ModelFolderError, export_onnx, export_program, load, save
+
+__version__ = version("deepsets")
+__all__ = ["ModelFolderError", "Sets", "__version__", "export_onnx", "export_program", "load", "nn", "save"]
 
 
 def __getattr__(name: str) -> Any:
-    """Model folders know the estimators, and these scikit-learn: imported when they are asked for."""
-    if name in ("load", "save", "ModelFolderError"):
-        from . import store
-
-        return getattr(store, name)
+    """Import the names of `deepsets.io` on first use: model folders need scikit-learn, layers do not."""
+    if name in ("ModelFolderError", "export_onnx", "export_program", "load", "save"):
+        return getattr(import_module(".io", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

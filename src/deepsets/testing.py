@@ -39,7 +39,7 @@ def assert_equivariant(
 
     See `assert_invariant` for what is tried and the arguments.
     """
-    _check(lambda s: model(s).members().values, sets, trials, tolerance, seed, per_member=True)
+    _check(lambda s: model(s).materialize().values, sets, trials, tolerance, seed, per_member=True)
 
 
 @torch.no_grad()
@@ -47,7 +47,7 @@ def _check(
     answer: Callable[[Sets], Tensor], sets: Sets, trials: int, tolerance: float | None, seed: int, *, per_member: bool
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
-    sets = sets.members()
+    sets = sets.materialize()
     wanted = answer(sets)
     count = sets.total if per_member else len(sets)
     if wanted.shape[:1] != (count,):

@@ -5,15 +5,14 @@ from typing import Annotated
 
 import typer
 
-from ._evaluate import evaluate
-from ._expand import expand
-from ._explain import explain
-from ._export import export
-from ._fit import fit
-from ._paper import app as paper
-from ._pool import pool
-from ._predict import predict
-from ._serve import serve
+from .evaluate import evaluate
+from .expand import expand
+from .explain import explain
+from .export import export
+from .fit import fit
+from .pool import pool
+from .predict import predict
+from .serve import serve
 
 app = typer.Typer(
     name="deepsets",
@@ -40,4 +39,3 @@ def main(
 
 for verb in (fit, predict, pool, evaluate, explain, export, expand, serve):
     app.command()(verb)
-app.add_typer(paper, name="paper")

@@ -1,3 +1,3 @@
 """Ragged batches of sets: the one data structure that everything else takes and gives."""
 
-from ._sets import Sets as Sets
+from .ragged import Sets as Sets

@@ -1,11 +1,11 @@
 """One readable training loop for sets: exact to resume, balanced by elements, at home under torchrun."""
 
-from ._batches import Batch as Batch
-from ._batches import balanced as balanced
-from ._checkpoint import CheckpointError as CheckpointError
-from ._loop import evaluate as evaluate
-from ._loop import split_rows as split_rows
-from ._loop import train as train
-from ._memory import keep_memory as keep_memory
-from ._run import History as History
-from ._run import TrainingError as TrainingError
+from .batches import Batch as Batch
+from .batches import balanced as balanced
+from .checkpoint import CheckpointError as CheckpointError
+from .loop import evaluate as evaluate
+from .loop import split_rows as split_rows
+from .loop import train as train
+from .memory import keep_memory as keep_memory
+from .run import History as History
+from .run import TrainingError as TrainingError

@@ -1,0 +1,228 @@
+"""Baselines of image tagging, each with `fit(features, tags)` and `scores(features)`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from scipy import linalg
+from scipy.spatial.distance import cdist
+from scipy.special import logsumexp
+
+from ..metrics import tag_scores
+
+
+class Tagger(Protocol):
+    """What every tagger does: features (n, d) and tags (n, t) in, scores (n, t) out."""
+
+    def fit(self, features: np.ndarray, tags: np.ndarray) -> Any:
+        """Learns from tagged images; returns itself."""
+
+    def scores(self, features: np.ndarray) -> np.ndarray:
+        """How well every tag fits every image."""
+
+
+T = TypeVar("T", bound=Tagger)
+
+
+def choose(
+    candidates: Sequence[T],
+    features: np.ndarray,
+    tags: np.ndarray,
+    *,
+    folds: int = 3,
+    per_image: int = 5,
+    seed: int = 0,
+) -> T:
+    """The candidate with the best F1 on images held out, averaged over folds, fitted on all images.
+
+    >>> from paper.baselines.tagging import LeastSquares
+    >>> rng = np.random.default_rng(0)
+    >>> features = rng.normal(size=(60, 4)); tags = (features[:, :3] > 0).astype(int)
+    >>> choose([LeastSquares(1e9), LeastSquares(0.01)], features, tags, per_image=2).penalty
+    0.01
+    """
+    if not candidates:
+        raise ValueError("there are no candidates to choose from.")
+    fold = np.random.default_rng(seed).permutation(len(features)) % folds
+    found = np.zeros(len(candidates))
+    for held in range(folds):
+        rest = fold != held
+        for number, tagger in enumerate(candidates):
+            scores = tagger.fit(features[rest], tags[rest]).scores(features[~rest])
+            found[number] += tag_scores(scores, tags[~rest], per_image).f1
+    best: T = candidates[int(found.argmax())]
+    best.fit(features, tags)
+    return best
+
+
+class Scaling:
+    """Takes away the mean of each feature and divides by its deviation, as found in training images.
+
+    >>> Scaling(np.array([[1.0, 5], [3, 5]]))(np.array([[3.0, 5]]))  # a constant feature is 0
+    array([[1., 0.]])
+    """
+
+    def __init__(self, features: np.ndarray) -> None:
+        self.mean, self.deviation = features.mean(0, dtype=float), features.std(0, dtype=float)
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        return (features - self.mean) / np.where(self.deviation > 1e-6, self.deviation, 1)
+
+
+class LeastSquares:
+    r"""Linear scores  $s = x W$  with  $\min_W \frac1n \|Y - X W\|^2 + λ\|W\|^2$,  x in units of its deviation.
+
+    >>> features, tags = np.array([[0.0], [1], [2], [3]]), np.array([[0, 1], [0, 1], [1, 0], [1, 0]])
+    >>> LeastSquares(penalty=1e-6).fit(features, tags).scores(np.array([[3.0]])).round(3)
+    array([[ 0.6, -0.6]])
+
+    features (n, d), tags (n, t) -> scores (n, t). There is no constant: a score says how far a tag is more likely than
+    usual, so that frequent tags do not come first everywhere. With `balance` it is divided by this power of the tag's
+    deviation in training: at 1 each tag counts in units of its own deviation, which brings rare tags forward.
+    """
+
+    def __init__(self, penalty: float = 0.1, balance: float = 0.0) -> None:
+        self.penalty, self.balance = penalty, balance
+
+    def fit(self, features: np.ndarray, tags: np.ndarray) -> LeastSquares:
+        """Features (n, d), tags (n, t) of 0 and 1."""
+        self.scaling = Scaling(features)
+        x = self.scaling(features)
+        square = x.T @ x / len(x) + self.penalty * np.eye(x.shape[1])
+        self.weights = linalg.solve(square, x.T @ tags / len(x), assume_a="pos")
+        deviations = tags.std(0)
+        self.weights /= np.where(deviations > 0, deviations, 1.0) ** self.balance
+        return self
+
+    def scores(self, features: np.ndarray) -> np.ndarray:
+        """How well every tag fits, (n, t)."""
+        return self.scaling(features) @ self.weights
+
+
+class JEC:
+    """The nearest training image gives its tags, most frequent first; the next `neighbours` fill up.
+
+    >>> features, tags = np.array([[0.0], [1], [5]]), np.array([[1, 0, 0], [1, 1, 0], [0, 0, 1]])
+    >>> JEC(neighbours=2).fit(features, tags).scores(np.array([[0.2]])).argsort()[0, ::-1].tolist()
+    [0, 1, 2]
+
+    The distance is the mean of L1 distances, one for each block of features (`blocks`: their widths; one block by
+    default), each divided by the largest of its kind among training images ("joint equal contribution").
+    After the tags of the nearest image come those of the others, by (number of neighbours that have the tag) x
+    (how often it stands beside the tags of the nearest image in the training data).
+    """
+
+    def __init__(self, neighbours: int = 5, blocks: Sequence[int] | None = None) -> None:
+        self.neighbours, self.blocks = neighbours, blocks
+
+    def fit(self, features: np.ndarray, tags: np.ndarray) -> JEC:
+        """Features (n, d), tags (n, t) of 0 and 1."""
+        if self.blocks is not None and sum(self.blocks) != features.shape[1]:
+            raise ValueError(
+                f"blocks {list(self.blocks)} add up to {sum(self.blocks)}, features have {features.shape[1]}."
+            )
+        cuts = np.cumsum([0, *(self.blocks or [features.shape[1]])])
+        self.slices = [slice(a, b) for a, b in pairwise(cuts)]
+        self.features, self.tags = features.astype(float), tags.astype(float)
+        some = self.features[:: -(-len(features) // 500)]
+        self.longest = [max(cdist(some[:, s], some[:, s], "cityblock").max(), 1e-12) for s in self.slices]
+        self.beside = self.tags.T @ self.tags  # (t, t): how many images have both
+        return self
+
+    def scores(self, features: np.ndarray) -> np.ndarray:
+        """Scores whose order is the order of transfer, (n, t): 1 to 2 for tags of the nearest image, else below 1."""
+        x = features.astype(float)
+        distance = sum(
+            cdist(x[:, s], self.features[:, s], "cityblock") / top
+            for s, top in zip(self.slices, self.longest, strict=True)
+        )
+        near = np.argsort(distance, axis=1, kind="stable")[:, : self.neighbours]
+        first = self.tags[near[:, 0]]
+        others = self.tags[near[:, 1:]].sum(1) * (first @ self.beside)
+        frequency = np.diag(self.beside)
+        return np.where(first > 0, 1 + frequency / (frequency.max() + 1), others / (others.max(1, keepdims=True) + 1))
+
+
+class MBRM:
+    r"""Each training image J is a model of tags and of features:  $p(w|x) ∝ \sum_J p(w|J)\, N(x; x_J, βI)$.
+
+    >>> features, tags = np.array([[0.0], [1.0]]), np.array([[1, 0], [0, 1]])
+    >>> MBRM(width=0.1, smoothing=100.0).fit(features, tags).scores(np.array([[0.1]])).round(2)
+    array([[0.99, 0.01]])
+
+    A tag is a Bernoulli variable, smoothed by its share N_w / N of all images:
+    $p(w|J) = (μ [w ∈ J] + N_w) / (μ + N)$ with μ = `smoothing`. `width` is β in units of the mean squared distance of
+    two images: in a thousand dimensions the posterior over J is otherwise a single image.
+    """
+
+    def __init__(self, width: float = 0.02, smoothing: float = 1000.0) -> None:
+        self.width, self.smoothing = width, smoothing
+
+    def fit(self, features: np.ndarray, tags: np.ndarray) -> MBRM:
+        """Features (n, d), tags (n, t) of 0 and 1."""
+        self.features, count = features.astype(float), len(features)
+        self.tags = (self.smoothing * tags + tags.sum(0)) / (self.smoothing + count)
+        self.scale = self.width * max(2 * float(self.features.var(0).sum()), 1e-12)  # E|a − b|² = 2 var
+        return self
+
+    def scores(self, features: np.ndarray) -> np.ndarray:
+        """p(tag | features), (n, t)."""
+        log_density = -cdist(features.astype(float), self.features, "sqeuclidean") / self.scale
+        return np.exp(log_density - logsumexp(log_density, axis=1, keepdims=True)) @ self.tags
+
+
+class FastTag:
+    r"""Completes the tags of an image (yB) and predicts the completed tags from its features (xW), in closed form:
+
+    $$\min_{B, W} \tfrac1n \sum_i \|y_i B − x_i W\|^2 + λ\|W\|^2 + γ\, \tfrac1n \sum_i E\|y_i − ỹ_i B\|^2$$
+
+    where ỹ has lost each tag with probability `corruption`; the expectation over all losses is exact:
+    $E[ỹ^⊤ỹ] = (1−p)^2 S + p(1−p)\,\mathrm{diag}(S)$ and $E[ỹ^⊤y] = (1−p) S$ with $S = Y^⊤Y/n$.
+
+    >>> rng = np.random.default_rng(0)
+    >>> features = rng.normal(size=(50, 3)); tags = (features @ rng.normal(size=(3, 4)) > 0).astype(float)
+    >>> FastTag().fit(features, tags).scores(features).shape
+    (50, 4)
+
+    Features are taken in units of their deviation, without a constant. B and W are solved for in turn, from B that
+    best undoes the losses. `layers` > 1 repeats the whole on the tags that the layer before completed, so that tags
+    which never meet but share company find each other.
+    """
+
+    def __init__(
+        self, corruption: float = 0.3, agreement: float = 1.0, penalty: float = 0.1, layers: int = 1, steps: int = 10
+    ) -> None:
+        self.corruption, self.agreement, self.penalty = corruption, agreement, penalty
+        self.layers, self.steps = layers, steps
+
+    def fit(self, features: np.ndarray, tags: np.ndarray) -> FastTag:
+        """Features (n, d), tags (n, t) of 0 and 1."""
+        self.scaling = Scaling(features)
+        count, x, y = len(features), self.scaling(features), tags.astype(float)
+        square = x.T @ x / count + self.penalty * np.eye(x.shape[1])
+        factor = linalg.cho_factor(square)
+        self.completions: list[np.ndarray] = []
+        for _ in range(self.layers):
+            together = y.T @ y / count
+            keep = 1 - self.corruption
+            lost = keep**2 * together + keep * self.corruption * np.diag(np.diag(together))  # E ỹᵀỹ
+            cross = keep * together  # E ỹᵀy
+            ridge = 1e-9 * np.eye(len(lost))
+            complete = linalg.solve(lost + ridge, cross, assume_a="pos")
+            left = linalg.cho_factor(self.agreement * lost + together + ridge)
+            met = x.T @ y / count
+            from_tags = linalg.cho_solve(factor, met)  # W = (this) B
+            seen = met.T @ from_tags  # what yᵀ(xW)/n is before B
+            for _ in range(self.steps):
+                complete = linalg.cho_solve(left, self.agreement * cross + seen @ complete)
+            self.weights = from_tags @ complete
+            self.completions.append(complete)
+            y = y @ complete
+        return self
+
+    def scores(self, features: np.ndarray) -> np.ndarray:
+        """How well every tag fits, (n, t)."""
+        return self.scaling(features) @ self.weights

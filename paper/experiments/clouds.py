@@ -1,0 +1,129 @@
+"""Classes of point clouds: shapes of ModelNet40 as sets of 1000 or 100 points (section 4.1.3, appendix H)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import torch
+
+from deepsets.nn import DeepSet
+
+from ..baselines.graph import DescribedGraphNet, EdgeNet
+from ..datasets import data_folder, modelnet40
+from ..experiment import Experiment, Measure, Outcome, Trial
+from ..optimizer import MuonAdamW
+from . import clouds_figures as figures
+from .clouds_augment import fading, turned
+from .clouds_data import clouds
+from .clouds_model import SetNet, pooling_only, published
+from .clouds_recipe import Recipe, accuracy, quick, train
+from .clouds_sizes import any_size, nearly_whole
+
+
+def method(recipes: dict[int, Recipe], look: bool = False) -> Callable[[Trial, str], Outcome]:
+    """Trains on all training clouds by the recipe for so many points, and scores every test cloud.
+
+    look: keeps what the figures need: units of the first layers at their largest, and points that win the maximum.
+    """
+
+    def run(trial: Trial, part: str) -> Outcome:
+        points = int(part.rpartition("-")[2])
+        recipe = recipes.get(points) if trial.full else quick(recipes[1000])
+        if recipe is None:
+            return Outcome([])  # the paper asks this of Deep Sets alone
+        data = clouds(trial.full, points)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(trial.seed)
+            model = recipe.build(len(data.classes))
+        train(model, recipe, data, points, trial)
+        outcome = Outcome([])
+        for number in (points, *recipe.also):
+            name = part.replace(str(points), str(number))
+            outcome.measures.append(Measure(name, "accuracy", accuracy(model, data, number, trial.seed)))
+            if recipe.votes:
+                voted = accuracy(model, data, number, trial.seed, recipe.votes)
+                outcome.measures.append(Measure(name, "accuracy, votes", voted))
+        if look and trial.seed == 0:
+            assert isinstance(model, DeepSet)
+            outcome.extra.update(
+                figures.look(model, data, steps=400 if trial.full else 20, points=1000 if trial.full else 100)
+            )
+        return outcome
+
+    return run
+
+
+def parts(full: bool) -> list[str]:
+    """5000 points only where the meshes are from which so many can be drawn."""
+    if not full:
+        return ["surfaces-64"]
+    meshes = (data_folder() / "modelnet40" / modelnet40.MESHES).is_dir()
+    return [f"modelnet40-{points}" for points in (1000, 100, *[5000] * meshes)]
+
+
+PUBLISHED = Recipe(published, epochs=80, rate=3e-3, optimizer=MuonAdamW)
+LARGE = Recipe(partial(published, width=512), epochs=40, rate=5e-4, moves=turned, optimizer=torch.optim.Adamax)
+MODERN = partial(Recipe, rate=6e-3, weight_decay=0.05, smoothing=0.2, moves=fading, average=0.998, optimizer=MuonAdamW)
+
+EXPERIMENT = Experiment(
+    name="clouds",
+    title="Classes of point clouds",
+    section="4.1.3",
+    data=lambda full: (
+        "ModelNet40, 9,843 training and 2,468 test clouds of 1,024 points, 40 classes"
+        if full
+        else "generated clouds of 8 surfaces"
+    ),
+    reductions=lambda full: (
+        [
+            "the points of a step are drawn anew from the 1,024 of a cloud",
+            "at 1000 points training takes 125 points for 60 % of its steps, 250 until 95 %, then all; ours, which is "
+            "one network for all sizes, by chance 100 to 166, later to 400 and to 1000; the graphs 250 until "
+            "80 %, then all",
+            "Muon and AdamW with a cosine over the epochs that fit some minutes of one core (the graph as described: "
+            "AdamW), in place of Adam at one rate",
+            "matrix products of the training in bfloat16",
+            *([] if "modelnet40-5000" in parts(True) else ["no 5000 points: the meshes were not at hand"]),
+        ]
+        if full
+        else ["generated surfaces in place of ModelNet40, 64 of 128 points, 48 channels", "one seed, 16 epochs"]
+    ),
+    methods={
+        "Deep Sets": method({1000: PUBLISHED, 100: PUBLISHED, 5000: LARGE}, look=True),
+        "Pooling only": method({1000: replace(PUBLISHED, build=pooling_only)}),
+        "KNN graph": method({1000: Recipe(DescribedGraphNet, epochs=10, sizes=nearly_whole)}),
+        "KNN graph, today": method({1000: MODERN(EdgeNet, epochs=20, sizes=nearly_whole)}),
+        "Ours": method({1000: MODERN(SetNet, epochs=80, sizes=any_size, also=(100,), votes=8)}),
+    },
+    parts=parts,
+    published={
+        ("Deep Sets", "modelnet40-1000", "accuracy"): 0.87,
+        ("Deep Sets", "modelnet40-100", "accuracy"): 0.82,
+        ("Deep Sets", "modelnet40-5000", "accuracy"): 0.90,
+        ("Pooling only", "modelnet40-1000", "accuracy"): 0.83,
+        ("KNN graph", "modelnet40-1000", "accuracy"): 0.58,
+    },
+    notes=(
+        "What training ends with is scored (the last weights; of ours and the graph of today their moving average), "
+        "on all test clouds, with three draws of their points. Epochs: Deep Sets, pooling only and ours 80, the graph "
+        "as described 10, that of today 20. Deep Sets, pooling only and the KNN graph (8 neighbours, ELU, half of the "
+        "channels dropped) follow appendix H. Ours is a set network without neighbourhoods: waves of the coordinates, "
+        "residual blocks with set norm, maximum, mean and mean products of pairs; label smoothing, clouds stretched "
+        "and shifted at every step, averaged weights. One network is scored with 1000 and with 100 points, alone and "
+        "by votes of eight stretched copies, each with a draw of its own: eight of 100 points have seen about 570 of "
+        "a cloud. The graph of today has edge convolutions and the recipe of ours. Rates and optimizers were chosen "
+        "on 1,000 training clouds that were held out. Earlier settings were scored on the test clouds too: Deep Sets "
+        "with AdamW, 60 epochs, 0.838 (rate 1e-3) and 0.846 (3e-3) at 1000 points, 0.828 (3e-3) at 100; ours with "
+        "AdamW, 90 epochs, 0.888 at 1000 and 0.859 at 100, by votes 0.885 and 0.888; the graph of today with AdamW, "
+        "12 epochs, 0.850. 5000 points, where there are meshes: 512 units, clouds turned and scaled, Adamax, 40 "
+        "epochs. The clouds that excite units are found in 400 steps, the paper's in 100,000."
+    ),
+    figures={
+        "Examples of the classes": figures.examples,
+        "Clouds that excite units of the first two layers": figures.units,
+        "Points that win the maximum": figures.critical,
+    },
+    show_data=("Examples of the classes", "Points that win the maximum"),
+)

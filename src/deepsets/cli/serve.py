@@ -1,0 +1,71 @@
+"""`deepsets serve`: models over HTTP, and the page to explore them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .output import sentences
+
+
+@sentences
+def serve(
+    models: Annotated[list[Path] | None, typer.Argument(help="Model folders (default: the concepts inside).")] = None,
+    host: Annotated[str, typer.Option(help="Where to listen; beyond this machine a token is needed.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65535)] = 8000,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the token that is wanted (default: $DEEPSETS_TOKEN, or none).")
+    ] = None,
+    cors: Annotated[list[str] | None, typer.Option(help="An origin whose pages may ask (may be repeated).")] = None,
+    max_body: Annotated[int, typer.Option(help="Bytes of a request.")] = 1 << 20,
+    max_elements: Annotated[int, typer.Option(help="Members of all sets of a request.")] = 10_000,
+    max_k: Annotated[int, typer.Option(help="Candidates of an answer.")] = 1000,
+    queue: Annotated[int, typer.Option(help="Requests that may wait; more get 429.")] = 256,
+    timeout: Annotated[float, typer.Option(help="Seconds for a request; then it gets 504.")] = 10.0,
+) -> None:
+    """Serves models over HTTP, with a page to explore them, until SIGTERM or Ctrl-C.
+
+    \b
+    Examples:
+      deepsets serve
+      deepsets serve animals/ activity/ --port 9000
+      deepsets serve animals/ --host 0.0.0.0 --token-file token.txt
+    """
+    try:
+        from .. import serve as server
+        from ..serve.server import JsonLines
+    except ImportError as error:
+        raise ImportError(f'{error}: install the extra, pip install "deepsets[serve]".') from None
+
+    token = _token(token_file)
+    server.check_address(host, token)
+    limits = server.Limits(body=max_body, elements=max_elements, k=max_k, queue=queue, timeout=timeout)
+    watched = sys.stderr.isatty()  # by somebody who may wonder; else there are only lines of JSON
+    if watched and not models:
+        typer.echo("Loading the concepts; at the first start Deep Sets is trained on them, half a minute …", err=True)
+    found = server.load(models) if models else server.concepts(verbose=watched)
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("deepsets.serve").setLevel(logging.INFO)
+    names = ", ".join(model.name for model in found)
+    server.serve(
+        found,
+        host,
+        port,
+        limits=limits,
+        token=token,
+        cors=cors or (),
+        listening=lambda url: typer.echo(f"{names} on {url} (Ctrl-C ends it)"),
+    )
+
+
+def _token(path: Path | None) -> str | None:
+    if path is not None:
+        return path.read_text("utf-8").strip()
+    return os.environ.get("DEEPSETS_TOKEN") or None

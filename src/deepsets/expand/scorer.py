@@ -1,0 +1,79 @@
+"""One query against all candidates, fast and in bounded memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .network import Asked, ScoreNetwork
+
+BLOCK = 512  # candidates at a time: 512 x (150 + 75) floats stay in a core's own cache
+
+
+class Scorer:
+    r"""Keys of all candidates, $Wφ(x)$, computed once; a query then is one pass over them.
+
+    >>> from deepsets import Sets
+    >>> network = ScoreNetwork(9, 4, 0, 0, phi=(8, 8), rho=(8, 4), pool="sum", concat=False, dropout=0.0).eval()
+    >>> phi = network.elements(torch.arange(9), None)
+    >>> scorer = Scorer(network, 9)
+    >>> scorer.put(0, phi)
+    >>> scorer.scores(network.ask(Sets(phi[:5], torch.tensor([0, 2, 5])), None)).shape  # two queries
+    (2, 9)
+
+    What is left of ρ for each candidate is an addition, a ReLU and small matrix products. A bias a before a ReLU costs
+    no pass of its own: $\mathrm{relu}(k + a) = \max(k, −a) + a$, and the last term goes through the next map once for
+    all candidates, into the next bias. Keys lie in blocks (blocks, H, 512), candidates along the last axis, where the
+    products are fastest. All queries of a batch meet a block while it is in cache, in the same few buffers, so
+    memory over the keys is that of the answer.
+    """
+
+    def __init__(self, network: ScoreNetwork, count: int) -> None:
+        linear = [layer for layer in network.rest if isinstance(layer, nn.Linear)]
+        self.network, self.count = network, count
+        self.size = min(BLOCK, -(-count // 16) * 16)  # whole vectors of the processor: equal keys tie exactly
+        self.first = network.first.weight.detach()
+        self.maps = [(layer.weight.detach(), layer.bias.detach()) for layer in linear]
+        width = self.first.shape[1 if network.late else 0]
+        self.keys = self.first.new_empty(-(-count // self.size), width, self.size)
+        self.keys[-1:] = 0
+
+    @torch.no_grad()
+    def put(self, start: int, phi: Tensor) -> None:
+        """The candidates from number `start` on, a multiple of the block size: (n, latent)."""
+        for i, part in enumerate(self.network.keys(phi).split(self.size), start // self.size):
+            self.keys[i, :, : len(part)] = part.T
+
+    @torch.no_grad()
+    def scores(self, asked: Asked) -> np.ndarray:
+        """Q queries -> (Q, V)."""
+        out = self.keys.new_empty(len(asked.shift), len(self.keys) * self.size)
+        shifts, ends = self._shifts(asked.shift)
+        floors = [[-shift[q, :, None] for shift in shifts] for q in range(len(out))]
+        joined, hidden, *spaces = (
+            self.keys.new_empty(width, self.size) for width in [self.keys.shape[1], *(s.shape[1] for s in shifts)]
+        )
+        *maps, last = (weight for weight, _ in self.maps)
+        answers = out.view(len(out), -1, 1, self.size)
+        for b, block in enumerate(self.keys.unbind()):
+            for q, (lowest, *higher) in enumerate(floors):
+                if asked.pooled is None:
+                    before = torch.maximum(block, lowest, out=hidden)
+                else:
+                    torch.maximum(block, asked.pooled[q, :, None], out=joined)
+                    before = torch.mm(self.first, joined, out=hidden)
+                    torch.maximum(before, lowest, out=before)
+                for weight, floor, space in zip(maps, higher, spaces, strict=True):
+                    before = torch.mm(weight, before, out=space)
+                    torch.maximum(before, floor, out=before)
+                torch.mm(last, before, out=answers[q, b])
+        return out.add_(ends[:, None])[:, : self.count].numpy()
+
+    def _shifts(self, shift: Tensor) -> tuple[list[Tensor], Tensor]:
+        """What is to be added before each ReLU, (Q, width), all biases so far carried along; and to the score, (Q,)."""
+        shifts = []
+        for weight, bias in self.maps:
+            shifts.append(shift)
+            shift = shift @ weight.T + bias
+        return shifts, shift[:, 0]

@@ -1,0 +1,184 @@
+"""The poolings without weights of their own. All are defined, with finite gradients, for empty sets."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..sets import Sets
+from .pooling import Pooling, named
+from .segment import segment_max, segment_min, segment_sum
+from .state import Parts
+
+
+class _LinearPooling(Pooling):
+    """A sum of the members times a number that depends on their count only.
+
+    Linear in the members, so a linear map may run after the pooling, on B rows instead of N (see `DeepSet`).
+    """
+
+    def state(self, sets: Sets) -> Parts:
+        return {"sum": segment_sum(sets.values, sets, sets.weights), "count": sets.counts}
+
+    def merge(self, a: Parts, b: Parts) -> Parts:
+        return {"sum": a["sum"] + b["sum"], "count": a["count"] + b["count"]}
+
+    def remove(self, a: Parts, b: Parts) -> Parts:
+        return {"sum": a["sum"] - b["sum"], "count": _left(a["count"], b["count"])}
+
+
+@named("sum")
+class SumPooling(_LinearPooling):
+    r"""$\sum_i w_i x_i$; 0 for an empty set.
+
+    >>> SumPooling()(Sets.from_list([[[1.0], [2.0]], []]))
+    tensor([[3.],
+            [0.]])
+    """
+
+    def finish(self, parts: Parts) -> Tensor:
+        return parts["sum"]
+
+
+@named("mean")
+class MeanPooling(_LinearPooling):
+    r"""$\sum_i w_i x_i / \sum_i w_i$; 0 for an empty set."""
+
+    def finish(self, parts: Parts) -> Tensor:
+        return parts["sum"] / _at_least(parts["count"])[:, None]
+
+
+@named("sqrt")
+class SqrtSumPooling(_LinearPooling):
+    r"""$\sum_i w_i x_i / \sqrt{\sum_i w_i}$: keeps the variance of independent members; 0 for an empty set."""
+
+    def finish(self, parts: Parts) -> Tensor:
+        return parts["sum"] / _at_least(parts["count"]).sqrt()[:, None]
+
+
+@named("std")
+class StdPooling(Pooling):
+    r"""$\sqrt{\sum_i w_i (x_i - \bar x)^2 / \sum_i w_i}$ (no Bessel correction); 0 for sets of no or one member.
+
+    The state is (count, mean, sum of squared deviations), merged by Chan's formula: no catastrophic cancellation.
+    """
+
+    def state(self, sets: Sets) -> Parts:
+        sets = sets.materialize()
+        count = sets.counts
+        mean = segment_sum(sets.values, sets, sets.weights) / _at_least(count)[:, None]
+        squares = segment_sum((sets.values - sets.broadcast(mean)).square(), sets, sets.weights)
+        return {"count": count, "mean": mean, "squares": squares}
+
+    def finish(self, parts: Parts) -> Tensor:
+        variance = parts["squares"] / _at_least(parts["count"])[:, None]
+        positive = variance > 0  # the slope of the root at 0 is infinite: members that are all alike get 0 instead
+        return torch.where(positive, torch.where(positive, variance, 1).sqrt(), 0)
+
+    def merge(self, a: Parts, b: Parts) -> Parts:
+        count = a["count"] + b["count"]
+        share = (b["count"] / _at_least(count))[:, None]
+        delta = b["mean"] - a["mean"]
+        squares = a["squares"] + b["squares"] + delta.square() * share * a["count"][:, None]
+        return {"count": count, "mean": a["mean"] + delta * share, "squares": squares}
+
+    def remove(self, a: Parts, b: Parts) -> Parts:
+        count = _left(a["count"], b["count"])
+        some = (count > 0)[:, None]
+        share = (b["count"] / _at_least(count))[:, None]
+        mean = torch.where(some, a["mean"] + (a["mean"] - b["mean"]) * share, 0)
+        delta = (b["mean"] - mean).square() * (b["count"] * count / _at_least(a["count"]))[:, None]
+        squares = torch.where(some, (a["squares"] - b["squares"] - delta).clamp(min=0), 0)
+        return {"count": count, "mean": mean, "squares": squares}
+
+
+class _Extreme(Pooling):
+    """Maximum or minimum. A member of weight 0 is not there; other weights make no difference."""
+
+    sign: int
+
+    def state(self, sets: Sets) -> Parts:
+        sets = sets.materialize()
+        values, there = sets.values, sets.sizes
+        if sets.weights is not None:
+            present = sets.weights > 0
+            there = there.new_zeros(sets.shape[0]).index_add(0, sets.set_ids, present.to(there.dtype))
+            values = torch.where(present[:, None], values, -self.sign * torch.inf)
+        best = segment_max(values, sets) if self.sign > 0 else segment_min(values, sets)
+        if sets.weights is not None:
+            best = torch.where((there > 0)[:, None], best, 0)
+        return {"best": best, "count": there}
+
+    def finish(self, parts: Parts) -> Tensor:
+        return parts["best"]
+
+    def merge(self, a: Parts, b: Parts) -> Parts:
+        best = torch.maximum(a["best"], b["best"]) if self.sign > 0 else torch.minimum(a["best"], b["best"])
+        best = torch.where(a["count"][:, None] == 0, b["best"], best)
+        best = torch.where(b["count"][:, None] == 0, a["best"], best)
+        return {"best": best, "count": a["count"] + b["count"]}
+
+
+@named("max")
+class MaxPooling(_Extreme):
+    r"""$\max_i x_i$ in every channel; 0 for an empty set. Members that tie share the gradient."""
+
+    sign = 1
+
+
+@named("min")
+class MinPooling(_Extreme):
+    r"""$\min_i x_i$ in every channel; 0 for an empty set. Members that tie share the gradient."""
+
+    sign = -1
+
+
+@named("logsumexp")
+class LogSumExpPooling(Pooling):
+    r"""$\log \sum_i w_i e^{x_i}$, a smooth maximum; 0 for an empty set."""
+
+    def state(self, sets: Sets) -> Parts:
+        sets = sets.materialize()
+        peak, relative = below_peak(sets.values, sets)
+        return {"peak": peak, "exp": segment_sum(relative.exp(), sets, sets.weights)}
+
+    def finish(self, parts: Parts) -> Tensor:
+        some = parts["exp"] > 0
+        return torch.where(some, parts["peak"] + torch.where(some, parts["exp"], 1).log(), 0)
+
+    def merge(self, a: Parts, b: Parts) -> Parts:
+        peak = merged_peak(a, b)
+        return {"peak": peak, "exp": a["exp"] * shift(a, peak) + b["exp"] * shift(b, peak)}
+
+
+def below_peak(values: Tensor, sets: Sets) -> tuple[Tensor, Tensor]:
+    """The largest value of each set, (B, D), and all values relative to it, (N, D): their exponentials are at most 1.
+
+    A member of weight 0 is not there, so it must not set the peak: the others could vanish beside it.
+    """
+    peak = MaxPooling().state(sets.with_values(values.detach()))["best"]
+    relative = values - sets.broadcast(peak)
+    return peak, relative if sets.weights is None else relative.clamp(max=0)
+
+
+def merged_peak(a: Parts, b: Parts) -> Tensor:
+    """The common reference of two sums of exponentials; an empty side (exp = 0) has no say."""
+    peak = torch.maximum(a["peak"], b["peak"])
+    peak = torch.where(a["exp"] == 0, b["peak"], peak)
+    return torch.where(b["exp"] == 0, a["peak"], peak)
+
+
+def shift(parts: Parts, peak: Tensor) -> Tensor:
+    """What a sum of exponentials is multiplied with when its reference changes."""
+    return torch.where(parts["exp"] == 0, 0, (parts["peak"] - peak).clamp(max=0).exp())
+
+
+def _left(count: Tensor, taken: Tensor) -> Tensor:
+    """What is left of a sum of weights; a rest as small as its rounding error is nothing."""
+    left = count - taken
+    return torch.where(left > 32 * torch.finfo(left.dtype).eps * count, left, 0)
+
+
+def _at_least(count: Tensor) -> Tensor:
+    """The count, with 1 in place of 0, to divide by."""
+    return torch.where(count > 0, count, 1)

@@ -1,0 +1,129 @@
+"""Models as the server sees them: what they are, what they can be asked, and the answers as plain data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from .limits import Limits
+
+EXAMPLES = "examples.json"  # beside the model: sets to begin with
+_CONCEPTS = [
+    ["lion", "tiger", "leopard"],
+    ["violin", "cello", "guitar"],
+    ["oak", "elm", "birch"],
+    ["salmon", "trout", "cod", "sparrow"],
+    ["red", "green", "blue"],
+]
+
+
+class Served:
+    """A model under a name. Subclasses check a question when it comes, and answer many of them in one call."""
+
+    kind: ClassVar[str]
+    abilities: list[str]
+
+    def __init__(
+        self, name: str, model: Any, examples: list[list[Any]] | None = None, about: str | None = None
+    ) -> None:
+        self.name, self.model, self.about = name, model, about or f"a {type(model).__name__}"
+        self.context = int(model.n_context_)
+        self._examples = examples
+
+    def most(self, limits: Limits) -> int:
+        """How many questions one call may answer."""
+        return limits.batch
+
+    def card(self) -> dict[str, Any]:
+        """The entry of `/v1/models`."""
+        names = getattr(self.model, "feature_names_in_", None)
+        width = int(getattr(self.model, "n_features_in_", 0))
+        classes = getattr(self.model, "classes_", None)
+        vocabulary = getattr(self.model, "vocabulary_", None)
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "class": type(self.model).__name__,
+            "task": self.task(),
+            "about": self.about,
+            "abilities": self.abilities,
+            "elements": len(vocabulary) if vocabulary else None,
+            "classes": None if classes is None else classes.tolist(),
+            "features": None if vocabulary else width if names is None else [str(name) for name in names],
+            "context": self.context,
+            "examples": self.examples(),
+        }
+
+    def task(self) -> str:
+        raise NotImplementedError
+
+    def examples(self) -> list[list[Any]]:
+        """Sets to begin with: those that came with the model, otherwise some that follow from it."""
+        if self._examples is None:
+            self._examples = [] if self.context else self._some_examples()
+        return self._examples
+
+    def _some_examples(self) -> list[list[Any]]:
+        return []
+
+
+def served(name: str, model: Any, examples: list[list[Any]] | None = None, about: str | None = None) -> Served:
+    """An expander or an estimator, ready to be asked."""
+    from ..expand import Expander
+    from .estimators import ServedEstimator
+    from .expanders import ServedExpander
+
+    kind = ServedExpander if isinstance(model, Expander) else ServedEstimator
+    return kind(name, model, examples, about)
+
+
+def load(folders: Iterable[Path]) -> list[Served]:
+    """Model folders, each under the name of its folder."""
+    from .. import io
+
+    out: dict[str, Served] = {}
+    for folder in folders:
+        model, name = io.load(folder), folder.resolve().name
+        if name in out:
+            raise ValueError(f"two model folders are called {name!r}: their names must differ.")
+        path = folder / EXAMPLES
+        out[name] = served(name, model, _read(path) if path.is_file() else None)
+    return list(out.values())
+
+
+def concepts(verbose: bool = False) -> list[Served]:
+    """The expanders that come with the package: three methods on the same English nouns.
+
+    Deep Sets is trained when it is first used on a machine, and kept in the user's cache; verbose: with a bar.
+    """
+    from ..expand.concepts import METHODS, concept_expander, concept_sets
+
+    known = set(concept_sets().words)
+    examples = [members for members in _CONCEPTS if known.issuperset(members)]
+    about = f"over {len(known):,} English nouns, in {len(concept_sets().sets):,} concepts of WordNet"
+    return [
+        served(method, concept_expander(method, verbose), examples, f"{method.replace('-', ' ').title()} {about}")
+        for method in METHODS
+    ]
+
+
+def _read(path: Path) -> list[list[Any]]:
+    try:
+        sets = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not valid JSON: {error}.") from None
+    if not isinstance(sets, list) or not all(isinstance(members, list) for members in sets):
+        raise ValueError(f"{path} must hold a list of sets, each a list of members.")
+    return sets
+
+
+def plain(values: Any) -> Any:
+    """Numbers as JSON has them: NaN and infinities are null."""
+    import numpy as np
+
+    values = np.asarray(values)
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        values = np.where(np.isfinite(values), values.astype(object), None)
+    return values.tolist()

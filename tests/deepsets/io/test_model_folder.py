@@ -1,0 +1,308 @@
+"""Model folders: what is loaded is what was saved, and what is damaged or foreign is told so."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+
+import deepsets
+from deepsets import ModelFolderError
+from deepsets.estimators import MemberClassifier, MemberRegressor, OddOneOut, SetClassifier, SetRegressor
+from deepsets.io.model_config import checksum
+
+RNG = np.random.default_rng(0)
+X = [RNG.normal(size=(RNG.integers(1, 9), 3)) for _ in range(30)]
+Z = RNG.normal(size=(30, 2))
+TOKENS = [[f"t{v:.0f}" for v in x[:, 0]] for x in X]
+WORDS = np.array(["low", "high"])[[int(x.max() > 1.5) for x in X]]
+QUICK = {"epochs": 1, "random_state": 0, "width": 8, "n_estimators": 2}
+
+CASES = {
+    "set regression": (SetRegressor, X, [x.max() for x in X], None),
+    "several targets": (SetRegressor, X, [[x.max(), x.min()] for x in X], None),
+    "z": (SetRegressor, X, [x.max() for x in X], Z),
+    "tokens": (SetRegressor, TOKENS, [len(x) for x in X], None),
+    "ids": (SetRegressor, [[len(t) for t in tokens] for tokens in TOKENS], [len(x) for x in X], None),
+    "strings": (SetClassifier, X, WORDS, None),
+    "objects": (SetClassifier, X, WORDS.astype(object), None),
+    "integers": (SetClassifier, X, (WORDS == "low").astype(np.int32) * 7 - 3, None),
+    "floats": (SetClassifier, X, (WORDS == "low").astype(np.float32) * 0.1, None),
+    "booleans": (SetClassifier, X, WORDS == "low", None),
+    "members": (MemberRegressor, X, [x[:, 0] for x in X], Z),
+    "labels of members": (MemberClassifier, X, [x[:, 0] > 0 for x in X], None),
+    "odd one out": (OddOneOut, X, [len(x) - 1 for x in X], None),
+}
+
+
+def fitted(name: str = "set regression", **params):
+    kind, sets, y, z = CASES[name]
+    return kind(**QUICK | params).fit(sets, y, z)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> Path:
+    return deepsets.save(fitted("strings"), tmp_path_factory.mktemp("models") / "model")
+
+
+@pytest.fixture
+def folder(saved, tmp_path) -> Path:
+    return Path(shutil.copytree(saved, tmp_path / "model"))
+
+
+def change(folder: Path, **entries) -> None:
+    """Changes the config and its checksum."""
+    config = json.loads((folder / "config.json").read_text())
+    for name, value in entries.items():
+        if isinstance(value, dict):
+            config[name] |= value
+        else:
+            config[name] = value
+    (folder / "config.json").write_text(json.dumps(config | {"sha256": checksum(config)}))
+
+
+def flat(answer) -> np.ndarray:
+    return np.concatenate(answer) if isinstance(answer, list) else answer
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_loaded_model_answers_bit_for_bit_like_the_saved_one(name, tmp_path):
+    kind, sets, _, z = CASES[name]
+    model = fitted(name)
+    generator = torch.get_rng_state()
+    loaded = deepsets.load(deepsets.save(model, tmp_path / "model"))
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert type(loaded) is kind
+    for ask in ("predict", "predict_proba"):
+        if hasattr(model, ask):
+            old, new = (flat(getattr(m, ask)(sets, z)) for m in (model, loaded))
+            assert old.dtype == new.dtype
+            assert np.array_equal(old, new)
+    if hasattr(model, "classes_"):
+        assert loaded.classes_.dtype == model.classes_.dtype
+    kept = {name: value for name, value in model.get_params().items() if name not in ("folder", "verbose")}
+    assert {name: loaded.get_params()[name] for name in kept} == kept
+
+
+def test_a_loaded_model_goes_on_learning_like_the_saved_one(tmp_path):
+    model = fitted()
+    loaded = deepsets.load(deepsets.save(model, tmp_path / "model"))
+    again = [m.partial_fit(X, [x.max() for x in X]).predict(X) for m in (model, loaded)]
+    assert np.array_equal(*again)
+
+
+def test_a_model_of_a_frame_knows_its_columns(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"box": np.repeat(np.arange(10), 3), "a": RNG.normal(size=30), "b": RNG.normal(size=30)})
+    model = SetRegressor(by="box", **QUICK).fit(frame, np.arange(10.0))
+    loaded = deepsets.load(deepsets.save(model, tmp_path / "model"))
+    assert np.array_equal(loaded.predict(frame[["b", "box", "a"]]), model.predict(frame))
+    assert loaded.feature_names_in_.tolist() == ["a", "b"]
+
+
+def test_numbers_of_numpy_are_settings_too(tmp_path):
+    model = fitted(dropout=np.float64(0.25), batch_size=np.int64(8), random_state=np.random.RandomState(0))
+    loaded = deepsets.load(deepsets.save(model, tmp_path / "model"))
+    assert (loaded.dropout, loaded.batch_size, loaded.random_state) == (0.25, 8, None)
+
+
+def test_the_card_says_what_the_model_is(saved):
+    card = (saved / "README.md").read_text()
+    for part in ("SetClassifier", "'high'", "'low'", "3 features", "30 sets", 'deepsets.load("model")', "torch"):
+        assert part in card
+
+
+def test_a_folder_is_data_only(saved):
+    assert sorted(file.name for file in saved.iterdir()) == ["README.md", "config.json", "model.safetensors"]
+    assert json.loads((saved / "config.json").read_text())["format_version"] == 1
+
+
+def test_importing_the_library_does_not_import_the_estimators():
+    code = "import sys, deepsets; assert 'sklearn' not in sys.modules; deepsets.load; assert 'sklearn' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# ---------------------------------------------------------------------------------------------------------- saving
+
+
+def test_what_is_no_fitted_estimator_is_refused(tmp_path):
+    with pytest.raises(ModelFolderError, match=r"holds one of SetRegressor, .*; found a LinearRegression"):
+        deepsets.save(LinearRegression(), tmp_path / "model")
+    with pytest.raises(NotFittedError, match="there is nothing to save"):
+        deepsets.save(SetRegressor(), tmp_path / "model")
+    model = fitted("booleans")
+    model.classes_ = np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]")
+    with pytest.raises(ModelFolderError, match=r"classes_ holds datetime64\[D\] entries such as '2020-01-01'"):
+        deepsets.save(model, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_path_is_refused_unless_it_is_a_model_to_overwrite(folder):
+    before = (folder / "config.json").read_bytes()
+    with pytest.raises(ModelFolderError, match="exists"):
+        deepsets.save(fitted(), folder)
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(ModelFolderError, match=r"holds 'notes\.txt', no part of a model folder"):
+        deepsets.save(fitted(), folder, overwrite=True)
+    assert (folder / "config.json").read_bytes() == before
+    (folder / "notes.txt").unlink()
+    deepsets.save(fitted(), folder, overwrite=True)
+    assert type(deepsets.load(folder)) is SetRegressor
+    assert [entry.name for entry in folder.parent.iterdir()] == ["model"]
+
+
+def test_a_file_is_never_overwritten(tmp_path):
+    (tmp_path / "model").write_text("mine")
+    with pytest.raises(ModelFolderError, match="is not a folder"):
+        deepsets.save(fitted(), tmp_path / "model", overwrite=True)
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_failure_while_writing_leaves_everything_as_it_was(folder, monkeypatch, overwrite):
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("deepsets.store.folder.card" if overwrite else "deepsets.store.folder._put", fail)
+    target = folder if overwrite else folder.with_name("new")
+    with pytest.raises(OSError, match="disk full"):
+        deepsets.save(fitted(), target, overwrite=overwrite)
+    assert [entry.name for entry in folder.parent.iterdir()] == ["model"]
+    assert type(deepsets.load(folder)) is SetClassifier
+
+
+def test_a_failed_swap_puts_the_old_model_back(folder, monkeypatch):
+    rename = Path.rename
+
+    def fail(self, target):
+        if ".new." in self.name and Path(target).name == "model":
+            raise OSError("no")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(OSError, match="no"):
+        deepsets.save(fitted(), folder, overwrite=True)
+    monkeypatch.undo()
+    assert [entry.name for entry in folder.parent.iterdir()] == ["model"]
+    assert type(deepsets.load(folder)) is SetClassifier
+
+
+# --------------------------------------------------------------------------------------------------------- loading
+
+
+def refused(path: Path, match: str) -> None:
+    with pytest.raises(ModelFolderError, match=match):
+        deepsets.load(path)
+
+
+def test_what_is_no_model_folder_is_told(tmp_path, folder):
+    refused(tmp_path / "nowhere", "nowhere does not exist: wanted a model folder")
+    refused(folder / "config.json", "is a file")
+    (folder / "model.safetensors").unlink()
+    refused(folder, r"has no model\.safetensors")
+    (folder / "config.json").unlink()
+    refused(folder, r"has no config\.json")
+
+
+@pytest.mark.parametrize("cut", [0, 7, 100, -1])
+def test_cut_weights_are_told(folder, cut):
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:cut])
+    refused(folder, r"is not the file that was saved: the checksum differs")
+
+
+def test_one_flipped_bit_is_told(folder):
+    weights = folder / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-5] ^= 1
+    weights.write_bytes(bytes(data))
+    refused(folder, "the checksum differs")
+
+
+def with_weights(folder: Path, data: bytes) -> None:
+    (folder / "model.safetensors").write_bytes(data)
+    change(folder, weights={"sha256": hashlib.sha256(data).hexdigest()})
+
+
+def test_weights_that_are_no_safetensors_are_told_even_with_a_right_checksum(folder):
+    with_weights(folder, b"\x80\x04\x95 a pickle, or anything")
+    refused(folder, "is not a safetensors file")
+
+
+def test_tensors_that_do_not_fit_are_told(folder):
+    tensors = safetensors.torch.load((folder / "model.safetensors").read_bytes())
+    name = next(n for n in tensors if n.endswith("weight"))
+    with_weights(folder, safetensors.torch.save({**tensors, name: tensors[name][:, :1].contiguous()}))
+    refused(folder, rf"'{name}' has shape .* wanted")
+    with_weights(folder, safetensors.torch.save({**tensors, name: tensors[name].double()}))
+    refused(folder, "float64")
+    with_weights(folder, safetensors.torch.save({n: t for n, t in tensors.items() if n != name}))
+    refused(folder, f"lacks the tensor '{name}'")
+    with_weights(folder, safetensors.torch.save({**tensors, "extra": torch.zeros(1)}))
+    refused(folder, "has a tensor 'extra' that is not wanted")
+    with_weights(folder, safetensors.torch.save(tensors))
+    deepsets.load(folder)
+    change(folder, params={"width": 9})
+    refused(folder, "does not fit")
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("", "not valid JSON"),
+        ('{"format": "deepsets-mod', "not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        (b"\xff\xfe", "not valid JSON"),
+        ("[1, 2]", "was not written by this library: .* found 'list'"),
+        ('{"architectures": ["BertModel"]}', "was not written by this library: .* found None"),
+        ('{"format": "deepsets-model"}', "no valid format_version: found None"),
+        ('{"format": "deepsets-model", "format_version": 1}', "config.json is not the one that was saved"),
+    ],
+)
+def test_damaged_and_foreign_configs_are_told(folder, text, match):
+    (folder / "config.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+    refused(folder, match)
+
+
+@pytest.mark.parametrize(
+    ("entries", "match"),
+    [
+        ({"class": None}, "lacks a valid 'class': found NoneType"),
+        ({"format_version": 2}, "has format version 2 .* reads up to 1: upgrade"),
+        ({"class": "os.system"}, r"holds a 'os\.system'; known are SetRegressor"),
+        ({"class": "OddOneOut"}, "can be built|does not have|does not fit"),
+        ({"params": {"telescopes": 3}}, "sets 'telescopes', which SetClassifier does not have"),
+        ({"params": {"width": "wide"}}, "describes no network that can be built"),
+        ({"params": {"width": -1}}, "describes no network that can be built|does not fit"),
+        ({"fitted": {"predict": 1}}, "gives 'predict' as learnt"),
+        ({"fitted": {"__class__": 1}}, "gives '__class__' as learnt"),
+        ({"fitted": {"network_": 1}}, "gives 'network_' as learnt"),
+        ({"fitted": {"n_outputs_": "2"}}, "lacks a valid 'n_outputs_': found '2'"),
+        ({"fitted": {"n_features_in_": 4}}, "does not fit"),
+        ({"fitted": {"classes_": {"dtype": "<U4", "entries": ["a"]}}}, "must be a list of n_outputs_ = 2 entries"),
+        ({"fitted": {"classes_": {"dtype": "M8[s]", "entries": ["a", "b"]}}}, "'classes_' .* cannot be read"),
+        ({"fitted": {"classes_": {"dtype": "int64", "entries": ["a", "b"]}}}, "'classes_' .* cannot be read"),
+        ({"fitted": {"vocabulary_": 3}}, "'vocabulary_' is not a list"),
+    ],
+)
+def test_changed_configs_are_told(folder, entries, match):
+    change(folder, **entries)
+    refused(folder, match)
+
+
+def test_a_config_changed_by_hand_is_told(folder):
+    path = folder / "config.json"
+    path.write_text(path.read_text().replace('"high"', '"tall"'))
+    refused(folder, r"config\.json is not the one that was saved: the checksum differs")
+
+
+def test_a_newer_file_is_told_before_anything_else_is_looked_at(folder):
+    change(folder, format_version=7, versions={"deepsets": "9.9"}, params={"telescopes": 3})
+    refused(folder, r"written by deepsets 9\.9")
