@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ..sets import Sets
 from .deepset import DeepSet
-from .pooling import Pooling
-from .reductions import _Extreme, _LinearPooling
+from .pooling import ConcatPooling, Pooling
+from .reductions import StdPooling, _Extreme, _LinearPooling
 from .segment import segment_max, segment_sum
 from .sequential import SetLayer
 
@@ -40,7 +40,7 @@ def _rest(pool: Pooling, sets: Sets) -> Tensor:
     """(N, pooled): the pooled vector of each set without each of its members."""
     if isinstance(pool, ConcatPooling):
         return torch.cat([_rest(p, sets) for p in pool.poolings], dim=-1)  # type: ignore[arg-type]
-    if isinstance(pool, _LinearPooling | Std):
+    if isinstance(pool, _LinearPooling | StdPooling):
         whole = {name: sets.broadcast(part) for name, part in pool.state(sets).items()}
         alone = Sets._trusted(sets.values, torch.arange(sets.total + 1, device=sets.device), None, sets.weights)
         return pool.finish(pool.remove(whole, pool.state(alone)))

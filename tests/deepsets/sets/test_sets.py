@@ -169,8 +169,8 @@ def test_unsigned_offsets_that_fall_are_refused_too():
 @pytest.mark.parametrize(
     ("index", "sentence"),
     [
-        (torch.tensor([0, 3]), r"index\[1\] is 3, but there are 3 distinct elements \(0..2\)"),
-        (torch.tensor([-1, 0]), r"index\[0\] is -1, but there are 3 distinct elements"),
+        (torch.tensor([0, 3]), r"element_ids\[1\] is 3, but there are 3 distinct elements \(0..2\)"),
+        (torch.tensor([-1, 0]), r"element_ids\[0\] is -1, but there are 3 distinct elements"),
         (torch.tensor([0.0, 1.0]), r"index must be a vector of integers, found shape \(2,\) of torch.float32"),
         (torch.tensor([[0, 1]]), r"index must be a vector of integers, found shape \(1, 2\) of torch.int64"),
     ],
