@@ -10,14 +10,14 @@ import numpy as np
 import typer
 
 from .engine import Address, EngineName, Workers, engine_of
-from .output import sentences, show_json
+from .output import progress, sentences, show_json
 
 
 @sentences
 def expand(
     words: Annotated[list[str] | None, typer.Argument(help='Members of a set; "grand piano" or grand_piano.')] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many to find.")] = 10,
-    model: Annotated[Path | None, typer.Option(help="A folder of `fit --task expansion` (default: WordNet).")] = None,
+    model: Annotated[str | None, typer.Option(help="A folder of `fit --task expansion` (default: WordNet).")] = None,
     method: Annotated[
         str | None, typer.Option(help="bayesian-sets, deep-sets or nearest-vectors, where no model is given.")
     ] = None,
@@ -25,9 +25,9 @@ def expand(
     fits: Annotated[bool, typer.Option("--fits", help="Show how well each of the words goes with the others.")] = False,
     file: Annotated[Path | None, typer.Option("--from", help="A text file with more words, one a line.")] = None,
     candidates: Annotated[
-        Path | None, typer.Option(help="A table of candidates, or a folder of Parquet files, to look in instead.")
+        str | None, typer.Option(help="Table or folder of Parquet files with candidates to search; path or URI.")
     ] = None,
-    element: Annotated[str | None, typer.Option(help="The column with the names of the candidates.")] = None,
+    element: Annotated[str | None, typer.Option(help="Column that names the candidates.")] = None,
     engine: EngineName = "local",
     workers: Workers = None,
     address: Address = None,
@@ -54,7 +54,7 @@ def expand(
         raise typer.BadParameter(
             "give at least one word, and none that is empty, or a file of words by --from.", param_hint="WORDS"
         )
-    where = engine_of(engine, workers, address, candidates)
+    where = engine_of(engine, workers, address)
     if candidates is not None:
         if model is None or element is None or fits:
             raise typer.BadParameter(
@@ -63,7 +63,7 @@ def expand(
         _from_files(model, asked, candidates, k, element, exclude or [], where, as_json)
         return
     if engine != "local" or element is not None:
-        raise typer.BadParameter("it goes with --candidates.", param_hint="--element" if element else "--engine")
+        raise typer.BadParameter("it needs --candidates.", param_hint="--element" if element else "--engine")
     from ..expand import odd_member
 
     expander = _expander(model, method, quiet=as_json)
@@ -88,9 +88,9 @@ def expand(
 
 
 def _from_files(
-    model: Path,
+    model: str,
     query: list[str],
-    candidates: Path,
+    candidates: str,
     k: int,
     element: str,
     exclude: list[str],
@@ -99,14 +99,17 @@ def _from_files(
 ) -> None:
     from .. import distributed
 
-    found = distributed.expand(model, query, candidates, k, element=element, exclude=exclude, engine=engine)
+    with progress("candidates", None, as_json) as move:
+        found = distributed.expand(
+            model, query, candidates, k, element=element, exclude=exclude, engine=engine, progress=move
+        )
     if as_json:
         show_json({"query": query, "answers": [candidate._asdict() for candidate in found]})
     else:
         _table([(c.element, c.score) for c in found], min(c.score for c in found))
 
 
-def _expander(model: Path | None, method: str | None, quiet: bool) -> Any:
+def _expander(model: str | None, method: str | None, quiet: bool) -> Any:
     from ..expand import Expander
     from ..expand.concepts import METHODS, concept_expander
 

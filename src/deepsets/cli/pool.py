@@ -1,8 +1,7 @@
-"""`deepsets pool`: a table to the states of its sets."""
+"""`deepsets pool`: write the states of the sets of a table."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,14 +12,14 @@ from .output import names, progress, sentences, show, show_json
 
 @sentences
 def pool(
-    model: Annotated[Path, typer.Argument(help="A model folder of a task of sets.")],
-    table: Annotated[Path, typer.Argument(help="A table, or a folder of Parquet files.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="A Parquet file; without suffix a folder of them.")],
-    merge: Annotated[Path | None, typer.Option(help="States of before, to which these are added.")] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Take the rows away from the states of --merge.")] = False,
-    by: Annotated[str | None, typer.Option(help="The column that names the set (default: as in the fit).")] = None,
+    model: Annotated[str, typer.Argument(help="Model folder of an estimator for sets; path or URI.")],
+    table: Annotated[str, typer.Argument(help="Table, or folder of Parquet files; path or URI.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="Parquet file; without extension a folder of them.")],
+    merge: Annotated[str | None, typer.Option(help="States written before, to which the rows are added.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the rows from the states of --merge.")] = False,
+    by: Annotated[str | None, typer.Option(help="Column that names the set (default: that of the fit).")] = None,
     z_columns: Annotated[
-        str | None, typer.Option(help="Columns known of the whole set (default: as in the fit).")
+        str | None, typer.Option(help="Columns known of the whole set (default: those of the fit).")
     ] = None,
     engine: EngineName = "local",
     workers: Workers = None,
@@ -28,21 +27,20 @@ def pool(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Writes what the model knows of each set: a state, to which new rows can be added without the old ones.
+    """Write the state of each set, to which new rows can be added without the old ones.
 
-    The rows of a set may stand anywhere in the table. `deepsets predict` answers from states as from rows. A run that
-    was broken off is taken up by the same command. Taking rows away needs a pooling that is a sum (sum, mean, sqrt,
-    std).
+    The rows of a set may stand anywhere in the table. `deepsets predict` takes states in place of rows. An
+    interrupted run is resumed by the same command. Removing rows needs a pooling that is a sum (sum, mean, sqrt, std).
 
     \b
     Examples:
       deepsets pool model/ monday.parquet -o states.parquet
       deepsets pool model/ tuesday.parquet --merge states.parquet -o both.parquet
-      deepsets predict model/ both.parquet -o answers.parquet
+      deepsets predict model/ both.parquet -o predictions.parquet
     """
     if remove and merge is None:
-        raise typer.BadParameter("say by --merge from which states.", param_hint="--remove")
-    where = engine_of(engine, workers, address, table)
+        raise typer.BadParameter("it needs --merge, the states from which rows are removed.", param_hint="--remove")
+    where = engine_of(engine, workers, address)
     from .. import distributed
 
     with progress("rows", None, as_json) as move:

@@ -14,9 +14,11 @@ from .output import names, progress, sentences, show, show_json
 
 @sentences
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
-    table: Annotated[Path, typer.Argument(help="Parquet, CSV, Arrow/Feather, JSON lines or NPZ; a folder; states.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The table to write; its suffix says how.")],
+    model: Annotated[str, typer.Argument(help="Model folder; path or URI.")],
+    table: Annotated[
+        str, typer.Argument(help="Parquet, CSV, Arrow, JSON lines or NPZ; folder of Parquet files; states; path or URI.")
+    ],
+    output: Annotated[str, typer.Option("-o", "--output", help="Table to write, in the format of its extension.")],
     by: Annotated[str | None, typer.Option(help="The column that names the set (default: as in the fit).")] = None,
     z_columns: Annotated[
         str | None, typer.Option(help="Columns known of the whole set (default: as in the fit).")
@@ -28,34 +30,36 @@ def predict(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Writes the answers for all sets of a table, or all their members.
+    """Predict for all sets of a table, or for all their members.
 
     Columns are found by name: their order does not matter, and others are ignored. The table is read in pieces, so it
     may be larger than memory; the output appears when it is complete. The rows of a set must be neighbours, unless
-    --scattered is given; for a folder of Parquet files, and with --engine ray, they may always stand anywhere, and a
-    run that was broken off is taken up by the same command. A table of states (`deepsets pool`) is answered too.
+    --scattered is given; in a folder of Parquet files, and with --engine ray or spark, they may stand anywhere, and
+    an interrupted run is resumed by the same command. Tables of states (`deepsets pool`) can be given too.
 
     \b
     Examples:
       deepsets predict model/ galaxies.parquet -o redshifts.parquet
       deepsets predict model/ bags.csv -o answers.csv --overwrite
-      deepsets predict model/ shards/ -o answers/ --engine ray --address auto
+      deepsets predict model/ shards/ -o predictions/ --engine ray --address auto
     """
-    where = engine_of(engine, workers, address, table)
-    from ..distributed import is_states
+    where = engine_of(engine, workers, address)
+    from ..distributed import states_header
     from ..io import check_output
     from .inference import Question
 
-    if scattered or engine == "ray" or table.is_dir() or not output.suffix or is_states(table):
+    uris = any("://" in place for place in (model, table, output))
+    folders = Path(table).is_dir() or not Path(output).suffix
+    if scattered or engine != "local" or uris or folders or states_header(table) is not None:
         from .. import distributed
 
         options = {"by": by, "z": names(z_columns), "engine": where, "overwrite": overwrite}
         with progress("rows", None, as_json) as move:
             result = distributed.predict(model, table, output, progress=move, **options)
     else:
-        check_output(output, overwrite)
-        question = Question(model, table, by, names(z_columns))
-        result = write_answers(question, output, _answers, quiet=as_json)
+        check_output(Path(output), overwrite)
+        question = Question(Path(model), Path(table), by, names(z_columns))
+        result = write_answers(question, Path(output), _answers, quiet=as_json)
     if as_json:
         show_json(result)
     else:

@@ -1,4 +1,4 @@
-"""Set expansion over candidates in files: the best of each part, then the best of these."""
+"""Set expansion over candidates in files: the best of each table, then the best of these."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from ..expand import Candidate, Expander
-from ..expand.topk import top
-from ..io import File, numbers, shape_of
+from ..io.columns import shape_of
 from ..io.files import arrow
-from ..io.source import table_files
-from .engines import Engine
-from .partition import PART, Part, are_few, cut_files, record_batches
-from .state_codec import load_model
+from ..io.table_sets import numbers
+from .engine import Engine, open_engine
+from .functions import Head as _Head
+from .jobs import Input, Progress
+from .model import load_model
+from .partition import PART, batches, cut
+from .storage import files_of
 
 ROWS = 1 << 16  # candidates that are scored at a time
-
-Found = list[tuple[float, int, Any]]  # score, row over all files, name
 
 
 def expand(
@@ -31,124 +31,143 @@ def expand(
     element: str,
     features: Sequence[str] | None = None,
     exclude: Iterable[Any] = (),
-    engine: Engine = Engine(),  # noqa: B008  # it cannot change
-    part: int = PART,
+    engine: str | Engine = "local",
+    part_size: int = PART,
+    progress: Progress | None = None,
 ) -> list[Candidate]:
-    """The k candidates that go best with a query, best first; ties in the order of the files.
+    """Find the candidates in files that belong best to the set of a query.
 
-    model:      a folder of an expander, or an expander, that can score rows of features.
-    query:      elements of its vocabulary, or names of candidates, or rows of features (n, D).
-    candidates: a table, or a folder of Parquet files: `element` is the column of their names; `features` their
-                features in the order of the fit (default: all other columns; vectors in one column will do).
+    Parameters
+    ----------
+    model : str, Path or Expander
+        An expander fitted with features, or the path or URI of its model folder.
+    query : list or ndarray of shape (n, D)
+        Elements of the vocabulary, names of candidates, or rows of features.
+    candidates : str or Path
+        Path or URI of a table, or of a folder of Parquet files.
+    k : int, default=10
+        Number of candidates to return.
+    element : str
+        Column that names the candidates.
+    features : sequence of str, optional
+        Features in the order of the fit; by default all other columns. A column of vectors counts as several.
+    exclude : iterable, default=()
+        Names that are not returned, as the members of the query.
+    engine, part_size, progress
+        As for :func:`predict`.
 
-    Members of the query and of `exclude` are no candidates. Memory is that of a few batches, whatever the files hold.
+    Returns
+    -------
+    list of Candidate
+        The best first; equal scores in the order of their names.
     """
     expander = load_model(model)
     if not isinstance(expander, Expander):
-        raise ValueError(f"candidates are scored by an expander, found a {type(expander).__name__}.")
+        raise ValueError(f"a {type(expander).__name__} does not score candidates: wanted an expander.")
     if k < 1:
         raise ValueError(f"k must be at least 1, found {k}.")
-    table = Candidates(table_files(candidates), element, features, expander)
+    runner, parts = open_engine(engine), cut(files_of(candidates), part_size)
+    best = Best(model, k, element, features)
+    head = arrow().Table.from_batches([next(iter(batches(parts[0], None, 100)))])
+    best.features_of(head)  # checks the columns
+    shape = shape_of(_Head(head))
+    columns = shape.inside([element, *best.features]) if features else head.column_names
     names = [] if getattr(query, "ndim", 1) == 2 else list(query)
-    asked = query if not names else _known(expander, names, table, part)
-    skip = {*names, *exclude}
-    given = model if isinstance(model, str | Path) else expander
-    with engine.open() as crew:
-        parts = cut_files(table.files, part)
-        each = crew.run(Best, (given, table, asked, k, skip), parts, are_few(parts))
-        best = [one for found in each for one in found]
-    best.sort(key=lambda one: (-one[0], one[1]))
-    if not best:
-        raise ValueError("no candidate is left: the files hold none but those of the query and `exclude`.")
-    return [Candidate(name, score) for score, _, name in best[:k]]
-
-
-class Candidates:
-    """Where candidates are found: files, the column of their names, those of their features."""
-
-    def __init__(self, files: list[Path], element: str, features: Sequence[str] | None, expander: Expander) -> None:
-        self.files, self.element = files, element
-        file = self.open(0)
-        self.shape = shape_of(file)
-        self.shape.check([element, *(features or [])])
-        self.features = list(features or [name for name in self.shape.places if name != element])
-        if len(self.features) != expander.n_features_in_:
-            raise ValueError(
-                f"the candidates have {len(self.features)} features ({', '.join(self.features[:5])}, …), but the "
-                f"{type(expander).__name__} was fitted with {expander.n_features_in_}."
-            )
-
-    def open(self, number: int) -> File:
-        """A file by its number."""
-        return File(self.files[number])
-
-    @property
-    def inside(self) -> list[str]:
-        """The columns that are read."""
-        return self.shape.inside([self.element, *self.features])
-
-    def rows(self, batch: Any) -> np.ndarray:
-        """(n, D) float32."""
-        out = np.empty((len(batch), len(self.features)), dtype=np.float32)
-        held: dict[str, list[tuple[int, int | None]]] = {}  # a column of vectors is read as a whole
-        for i, name in enumerate(self.features):
-            inside, place = self.shape.places[name]
-            held.setdefault(inside, []).append((i, place))
-        for inside, features in held.items():
-            column = batch[inside]
-            if features[0][1] is None:
-                out[:, features[0][0]] = numbers(column, inside)
-                continue
-            if column.null_count:
-                raise ValueError(f"a candidate has no vector in the column {inside!r}.")
-            vectors = numbers(column.flatten(), inside).reshape(len(batch), -1)
-            for i, place in features:
-                out[:, i] = vectors[:, place]
-        return out
+    known = set(expander.vocabulary_) if names else set()
+    if names and not all(name in known for name in names):
+        best.query = _find(best, names, parts, columns)
+    else:
+        best.query = query
+    best.skip = list({*names, *exclude})
+    found = best.top(runner.collect(Input(parts, columns, best, element), progress))
+    if not len(found):
+        raise ValueError("no candidate is left: the files hold only members of the query and of `exclude`.")
+    pairs = zip(found["element"].to_pylist(), found["score"].to_pylist(), strict=True)
+    return [Candidate(name, score) for name, score in pairs]
 
 
 class Best:
-    """A worker: the k best candidates of a part."""
+    """Function from a table of candidates to a table of the best: ``element``, ``score``.
 
-    def __init__(self, model: Any, table: Candidates, query: Any, k: int, skip: set[Any]) -> None:
-        self.expander, self.table, self.query, self.k, self.skip = load_model(model), table, query, k, skip
+    Parameters
+    ----------
+    model : str, Path or Expander
+        As for :func:`expand`.
+    k : int
+        Number of candidates.
+    element : str
+        Column that names the candidates.
+    features : sequence of str or None
+        Columns of their features.
+    """
 
-    def __call__(self, part: Part) -> Found:
+    def __init__(self, model: Any, k: int, element: str, features: Sequence[str] | None) -> None:
+        self.model, self.k, self.element, self.features = model, k, element, features
+        self.query: Any = None
+        self.skip: list[Any] = []
+
+    def __call__(self, table: Any) -> Any:
+        out = []
+        for start in range(0, len(table), ROWS):
+            batch = table.slice(start, ROWS).combine_chunks()
+            scores = load_model(self.model).score(self.query, self.features_of(batch))
+            out.append(self.top(arrow().table({"element": batch[self.element], "score": scores.astype(np.float64)})))
+        return self.top(arrow().concat_tables(out))
+
+    def top(self, found: Any) -> Any:
+        """Return the k best of a table of elements and scores, without those to be skipped."""
         pa = arrow()
-        best: Found = []
-        row = part.first
-        for batch in record_batches(self.table, part, self.table.inside, ROWS):
-            names = batch[self.table.element]
-            skipped = pa.compute.is_in(names, value_set=pa.array(list(self.skip), names.type))
-            left = ~skipped.to_numpy(zero_copy_only=False)
-            scores = self.expander.score(self.query, self.table.rows(batch))
-            places = top(scores, self.k, left)
-            if len(best) == self.k:
-                places = places[scores[places] > best[-1][0]]  # a later row loses a tie
-            best += [(float(scores[i]), row + int(i), names[int(i)].as_py()) for i in places]
-            best = sorted(best, key=lambda one: (-one[0], one[1]))[: self.k]
-            row += len(batch)
-        return best
+        skip = pa.array(self.skip, found["element"].type) if self.skip else pa.array([], found["element"].type)
+        found = found.filter(pa.compute.invert(pa.compute.is_in(found["element"], value_set=skip)))
+        if len(found) > self.k:
+            scores = found["score"].to_numpy()
+            found = found.filter(pa.array(scores >= np.partition(scores, -self.k)[-self.k]))  # ties are kept
+        return found.sort_by([("score", "descending"), ("element", "ascending")]).slice(0, self.k)
+
+    def features_of(self, table: Any) -> np.ndarray:
+        """Return the features of candidates, (n, D) float32."""
+        expander = load_model(self.model)
+        shape = shape_of(_Head(table))
+        shape.check([self.element, *(self.features or [])])
+        names = list(self.features or [name for name in shape.places if name != self.element])
+        if len(names) != expander.n_features_in_:
+            raise ValueError(
+                f"the candidates have {len(names)} features ({', '.join(names[:5])}, …), but the "
+                f"{type(expander).__name__} was fitted with {expander.n_features_in_}."
+            )
+        out = np.empty((len(table), len(names)), dtype=np.float32)
+        vectors: dict[str, np.ndarray] = {}
+        for i, name in enumerate(names):
+            inside, place = shape.places[name]
+            column = table[inside]
+            if place is None:
+                out[:, i] = numbers(column, inside)
+                continue
+            if column.null_count:
+                raise ValueError(f"a candidate has no vector in column {inside!r}.")
+            if inside not in vectors:
+                vectors[inside] = numbers(column.combine_chunks().flatten(), inside).reshape(len(table), -1)
+            out[:, i] = vectors[inside][:, place]
+        return out
 
 
-def _known(expander: Expander, query: list[Any], table: Candidates, part: int) -> Any:
-    """The query as it is where the expander knows it; otherwise the rows of the candidates with these names."""
-    if all(element in expander._ids for element in query):
-        return query
-    pa = arrow()
+def _find(best: Best, query: list[Any], parts: list[Any], columns: list[str]) -> np.ndarray:
+    """The features of the candidates that a query names."""
     rows: dict[Any, np.ndarray] = {}
-    for piece in cut_files(table.files, part):
-        for batch in record_batches(table, piece, table.inside, ROWS):
-            wanted = pa.compute.is_in(batch[table.element], value_set=pa.array(query, batch[table.element].type))
-            chosen = batch.filter(wanted)
-            for name, row in zip(chosen[table.element].to_pylist(), table.rows(chosen), strict=True):
+    for part in parts:
+        for batch in batches(part, columns, ROWS):
+            names = batch[best.element]
+            wanted = arrow().compute.is_in(names, value_set=arrow().array(query, names.type))
+            chosen = arrow().Table.from_batches([batch.filter(wanted)])
+            for name, row in zip(chosen[best.element].to_pylist(), best.features_of(chosen), strict=True):
                 rows.setdefault(name, row)
         if len(rows) == len(set(query)):
             break
     missing = [element for element in query if element not in rows]
     if missing:
+        known = len(load_model(best.model).vocabulary_)
         raise ValueError(
-            f"the query holds {missing[0]!r}, which is neither in the vocabulary of {len(expander.vocabulary_)} nor "
-            "among the candidates."
+            f"the query holds {missing[0]!r}, which is neither in the vocabulary of {known} nor among the "
+            "candidates."
         )
     return np.stack([rows[element] for element in dict.fromkeys(query)])

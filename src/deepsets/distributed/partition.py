@@ -1,152 +1,206 @@
-"""Tables cut into parts, and a part read in batches of bounded size."""
+"""Tables cut into parts of neighbouring row groups, and a part read in tables of bounded size."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
-from ..io import File, TableSets, to_sets
-from ..io.files import arrow, format_of
-from ..io.source import Source
-from ..sets import Sets
+from ..io.files import File, arrow, format_of
+from .storage import footers, is_remote, resolve
 
 PART = 1_000_000  # members: the most that is done again after a crash
-FEW = 200_000  # members: a second or two of work
-SORTED = 32 << 20  # bytes of rows that are sorted into sets at a time: the more, the fewer states have to be merged
-BATCH = 8_000  # members that go through phi at a time: 8 MB for 128 numbers in float64, which stays near the cache
-
-Own = tuple[Any, Any]  # names between these two; None: no bound on this side
+TABLE = 32 << 20  # bytes of rows that are grouped into sets at a time: the more, the fewer states have to be merged
+READ = 1 << 16  # rows that are read at a time
+ROW_NUMBER = "set"  # name of the sets of tables with one row per set and no column of names
 
 
 class Part(NamedTuple):
-    """Neighbouring row groups of a file; groups is None for the whole of a file of another kind.
+    """Neighbouring row groups of a file.
 
-    first: its row 0. members: about how many there are. own: names that no other part holds; None where nobody knows.
+    Parameters
+    ----------
+    file : str
+        Path or URI.
+    groups : tuple of (int, int) or None
+        First row group and the one after the last; None for the whole of a file that is not Parquet.
+    first : int
+        Number of its first row, over all files.
+    members : int
+        About how many members it holds.
+    own : tuple or None
+        Names strictly between these two (None: no bound) occur in no other part; None where that is not known.
     """
 
-    number: int
-    file: int
+    file: str
     groups: tuple[int, int] | None
     first: int
     members: int
-    own: Own | None = None
+    own: tuple[Any, Any] | None = None
 
 
-class Files(Protocol):
-    """Tables with the same columns."""
+def cut(files: Sequence[str], members: int = PART, count: Any = None) -> list[Part]:
+    """Cut tables into parts, in the order of the files.
 
-    files: list[Path]
-
-    def open(self, number: int) -> File:
-        """A file by its number."""
-
-
-def cut(source: Source, members: int = PART) -> list[Part]:
-    """Parts of about `members` members, at least one row group each, in the order of the files."""
-    for number in range(len(source.files)):
-        _check_names(source, source.open(number))
-    out = cut_files(source.files, members)
-    if not out:
-        raise ValueError(f"{source.files[0]} has no rows, so there are no sets.")
-    return out
-
-
-def are_few(parts: list[Part]) -> bool:
-    """Whether this process has done them before others would have started."""
-    return sum(part.members for part in parts) < FEW
-
-
-def cut_files(files: list[Path], members: int = PART) -> list[Part]:
-    """The same for any tables."""
-    if format_of(files[0]) != "parquet":  # a folder is of Parquet files, so this is the only one
-        return [Part(0, 0, None, 0, 0)]
+    Parameters
+    ----------
+    files : sequence of str
+        Parquet files, or one file of another format.
+    members : int
+        Least number of members of a part, unless its file ends; a row group is never cut.
+    count : callable, optional
+        Number of members of a row group, from its metadata; by default :func:`group_members`.
+    """
+    if format_of(Path(files[0])) != "parquet":
+        return [Part(str(files[0]), None, 0, 0)]
     out: list[Part] = []
     row = 0
-    for number, path in enumerate(files):
+    for file, footer in zip(files, footers(list(files)), strict=True):
         start, held, first = 0, 0, row
-        about = arrow().parquet.read_metadata(path)
-        for group in range(about.num_row_groups):
+        for group in range(footer.num_row_groups):
             if held >= members:
-                out.append(Part(len(out), number, (start, group), first, held))
+                out.append(Part(file, (start, group), first, held))
                 start, held, first = group, 0, row
-            held += group_members(about.row_group(group))
-            row += about.row_group(group).num_rows
+            held += (count or group_members)(footer.row_group(group))
+            row += footer.row_group(group).num_rows
         if held:
-            out.append(Part(len(out), number, (start, about.num_row_groups), first, held))
+            out.append(Part(file, (start, footer.num_row_groups), first, held))
+    if not out:
+        raise ValueError(f"{files[0]} has no rows, so there are no sets.")
     return out
-
-
-def _check_names(source: Source, file: File) -> None:
-    """All files have the columns of the first, and name their sets by values of one type."""
-    wanted = source.shape.inside(source.columns.all)
-    missing = [name for name in wanted if name not in file.schema.names]
-    if missing:
-        raise ValueError(f"{file.path} has no column {missing[0]!r}, which {source.files[0]} has.")
-    if source.columns.by is not None:
-        here, there = (opened.schema.field(source.columns.by).type for opened in (file, source.open(0)))
-        if here != there:
-            raise ValueError(
-                f"the column {source.columns.by!r} holds {here} in {file.path} and {there} in {source.files[0]}: "
-                "the names of sets must be of one type."
-            )
 
 
 def group_members(group: Any) -> int:
-    """About how many members a row group holds, from its head: in list columns an empty list counts as one."""
+    """Return about how many members a row group holds, from its metadata.
+
+    Parameters
+    ----------
+    group : pyarrow.parquet.RowGroupMetaData
+        In list columns an empty list counts as one.
+    """
     return max(group.num_rows, *(group.column(i).num_values for i in range(group.num_columns)))
 
 
-def record_batches(source: Files, part: Part, names: list[str], rows: int) -> Iterator[Any]:
-    """Record batches of a part."""
-    file = source.open(part.file)
+def batches(part: Part, columns: list[str] | None, rows: int, numbers: list[str] | None = None) -> Iterator[Any]:
+    """Read a part as record batches.
+
+    Parameters
+    ----------
+    part : Part
+        What to read.
+    columns : list of str or None
+        Columns of the file; None: all.
+    rows : int
+        Largest number of rows of a batch.
+    numbers : list of str, optional
+        Columns of text files that hold numbers.
+    """
     if part.groups is None:
-        yield from file.batches(names, rows)
+        file = File(part.file, numbers or [])
+        yield from file.batches(columns or file.schema.names, rows)
         return
-    with file._telling(), arrow().parquet.ParquetFile(file.path, pre_buffer=False, buffer_size=1 << 20) as reader:
-        yield from reader.iter_batches(rows, row_groups=range(*part.groups), columns=names)
+    system, path = resolve(part.file)
+    try:
+        options = {"pre_buffer": is_remote(part.file), "buffer_size": 1 << 20}
+        with arrow().parquet.ParquetFile(path, filesystem=system, **options) as file:
+            yield from file.iter_batches(rows, row_groups=range(*part.groups), columns=columns)
+    except (arrow().ArrowException, OSError) as error:
+        raise ValueError(f"{part.file} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None
 
 
-def batches(source: Source, part: Part, members: int = BATCH, size: int = SORTED) -> Iterator[TableSets]:
-    """The sets, or pieces of sets, of a part, checked, about `members` at a time; a set may come again and again."""
-    if source.shape.nested or source.tokens:
-        yield from _grouped(source, part, members)
-        return
-    for sets in _grouped(source, part, max(members, size // (4 * len(source.columns.features)))):
-        yield from _pieces(sets, members)
+def tables(part: Part, columns: list[str], *, nested: bool, by: str | None, numbers: Any = None) -> Iterator[Any]:
+    """Read a part as tables of about `TABLE` bytes.
 
-
-def _grouped(source: Source, part: Part, members: int) -> Iterator[TableSets]:
-    names = source.shape.inside(source.columns.all)
-    inside = source.shape.inside(source.columns.features[:1])[0]
+    Parameters
+    ----------
+    part, columns
+        As for :func:`batches`.
+    nested : bool
+        Whether a row is a set.
+    by : str or None
+        Column that names the set; None adds a column with the number of the row.
+    numbers : list of str, optional
+        Columns of text files that hold numbers.
+    """
     waiting: list[Any] = []
-    held, first = 0, part.first
-    for batch in record_batches(source, part, names, 64 if source.shape.nested else members):
+    first = part.first
+    for batch in batches(part, columns, 64 if nested else READ, numbers):
         waiting.append(batch)
-        held += len(batch[inside].flatten()) if source.shape.nested else len(batch)
-        if held >= members:
-            yield _sets(waiting, source, first)
-            first += sum(map(len, waiting))
-            waiting, held = [], 0
+        if sum(each.nbytes for each in waiting) >= TABLE:
+            yield _named(waiting, by, first)
+            first, waiting = first + sum(map(len, waiting)), []
     if sum(map(len, waiting)):
-        yield _sets(waiting, source, first)
+        yield _named(waiting, by, first)
 
 
-def _pieces(sets: TableSets, members: int) -> Iterator[TableSets]:
-    """Sets without empty ones, cut after every `members` members; one that is cut has rows in both pieces."""
-    assert isinstance(sets.X, Sets)
-    ends = np.cumsum(sets.sizes)
-    for start in range(0, len(sets.X.values), members):
-        stop = min(start + members, int(ends[-1]))
-        which = slice(np.searchsorted(ends, start, side="right"), np.searchsorted(ends, stop) + 1)
-        offsets = np.concatenate([[start], ends[which].clip(max=stop)]) - start
-        here = Sets._trusted(sets.X.values[start:stop], torch.from_numpy(offsets))
-        z = None if sets.z is None else sets.z[which]
-        yield TableSets(here, np.diff(offsets), sets.ids[which], z, [], sets.per_set)
+def _named(waiting: list[Any], by: str | None, first: int) -> Any:
+    table = arrow().Table.from_batches(waiting)
+    return table if by else table.add_column(0, ROW_NUMBER, [np.arange(first, first + len(table))])
 
 
-def _sets(waiting: list[Any], source: Source, first: int) -> TableSets:
-    return source.check(to_sets(arrow().Table.from_batches(waiting), source.shape, source.columns, first))
+def with_own_names(parts: list[Part], by: str) -> list[Part]:
+    """Return the parts with the names that only they can hold, from the statistics in the footers of Parquet files.
+
+    Of parts with names 1..5, 5..9 and 9..12 the first owns what is below 5, the second what lies between 5 and 9.
+
+    Parameters
+    ----------
+    parts : list of Part
+        All parts.
+    by : str
+        Column that names the set.
+    """
+    if len(parts) == 1:
+        return [parts[0]._replace(own=(None, None))]
+    spans = _spans(parts, by)
+    if spans is None:
+        return parts
+    out = list(parts)
+    order = sorted(range(len(parts)), key=lambda i: spans[i])
+    below = None
+    for place, i in enumerate(order):
+        above = spans[order[place + 1]][0] if place + 1 < len(order) else None
+        least, largest = spans[i]
+        if (below is None or below < largest) and (above is None or least < above):
+            out[i] = parts[i]._replace(own=(below, above))
+        below = largest if below is None else max(below, largest)
+    return out
+
+
+def _spans(parts: list[Part], by: str) -> list[tuple[Any, Any]] | None:
+    """The least and the largest name of each part."""
+    names = list(dict.fromkeys(part.file for part in parts))
+    known = dict(zip(names, footers(names), strict=True))
+    out: list[tuple[Any, Any]] = []
+    for part in parts:
+        footer = known[part.file]
+        place = next(i for i in range(footer.num_columns) if footer.schema.column(i).path == by)
+        assert part.groups is not None
+        found = [footer.row_group(group).column(place).statistics for group in range(*part.groups)]
+        if not all(s is not None and s.has_min_max and isinstance(s.min, int | str) for s in found):
+            return None
+        out.append((min(s.min for s in found), max(s.max for s in found)))
+    return out
+
+
+def is_sorted(part: Part, by: str) -> bool:
+    """Return whether the names of the sets of a part never decrease, reading that column only.
+
+    Parameters
+    ----------
+    part : Part
+        Row groups of a Parquet file.
+    by : str
+        Column that names the set.
+    """
+    compute, last = arrow().compute, None
+    for batch in batches(part, [by], 1 << 17):
+        names = batch.column(0)
+        if len(names) and last is not None and not compute.less_equal(last, names[0]).as_py():
+            return False
+        if names.null_count or compute.all(compute.less_equal(names[:-1], names[1:])).as_py() is False:
+            return False
+        last = names[-1] if len(names) else last
+    return True

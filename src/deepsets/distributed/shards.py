@@ -15,7 +15,7 @@ from ..io.source import Source, table_files
 from ..sets import Sets
 from ..train import Batch
 from .partition import group_members
-from .work import stamps
+from .storage import stamps
 
 
 class Group(NamedTuple):
