@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..sets import Sets
-from ..train import Batch
+from ..train import Batch, seeded
 from .network import ScoreNetwork
 
 
@@ -76,8 +76,7 @@ class Objective:
             positive, negative = self.scores(model, task, batch)
             losses = self._losses(positive, negative[task.owner], task.clash[task.owner])
         else:
-            with torch.random.fork_rng(devices=[]):
-                torch.default_generator.manual_seed(0)  # the same questions after every epoch
+            with seeded(0):  # the same queries after every epoch
                 task = draw(batch.sets, self.vocabulary, self.query, self.positives, 4 * self.negatives)
             positive, negative = self.scores(model, task, batch)
             losses = self._log_ranks(positive, negative[task.owner], task.clash[task.owner])
