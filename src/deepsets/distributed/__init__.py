@@ -1,10 +1,8 @@
 """Tables and sets larger than memory: encoded, merged and decoded on this machine, on Ray or on Spark."""
 
 from .candidates import expand
-from .engine import Engine
 from .functions import decode, encode, merge, remove
-from .jobs import pool, predict, states_header
+from .jobs import Engine, pool, predict, states_header
 from .shards import Shards
-from .train import train
 
-__all__ = ["Engine", "Shards", "decode", "encode", "expand", "merge", "pool", "predict", "remove", "states_header", "train"]
+__all__ = ["Engine", "Shards", "decode", "encode", "expand", "merge", "pool", "predict", "remove", "states_header"]

@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..expand import Candidate, Expander
+from ..expand import BaseExpander, Candidate
 from ..io.columns import shape_of
 from ..io.files import arrow
+from ..io.row_groups import PART, batches, cut
+from ..io.storage import list_files
 from ..io.table_sets import numbers
-from .engine import Engine, open_engine
-from .functions import Head as _Head
-from .jobs import Input, Progress
+from .functions import Head
+from .jobs import Engine, Input, Progress, open_engine
 from .model import load_model
-from .partition import PART, batches, cut
-from .storage import files_of
 
 ROWS = 1 << 16  # candidates that are scored at a time
 
@@ -39,7 +38,7 @@ def expand(
 
     Parameters
     ----------
-    model : str, Path or Expander
+    model : str, Path or expander
         An expander fitted with features, or the path or URI of its model folder.
     query : list or ndarray of shape (n, D)
         Elements of the vocabulary, names of candidates, or rows of features.
@@ -62,19 +61,18 @@ def expand(
         The best first; equal scores in the order of their names.
     """
     expander = load_model(model)
-    if not isinstance(expander, Expander):
+    if not isinstance(expander, BaseExpander):
         raise ValueError(f"a {type(expander).__name__} does not score candidates: wanted an expander.")
     if k < 1:
         raise ValueError(f"k must be at least 1, found {k}.")
-    runner, parts = open_engine(engine), cut(files_of(candidates), part_size)
+    runner, parts = open_engine(engine), cut(list_files(candidates), part_size)
     best = Best(model, k, element, features)
-    head = arrow().Table.from_batches([next(iter(batches(parts[0], None, 100)))])
+    head = arrow().Table.from_batches([next(batches(parts[0], None, 100))])
     best.features_of(head)  # checks the columns
-    shape = shape_of(_Head(head))
-    columns = shape.inside([element, *best.features]) if features else head.column_names
+    shape = shape_of(Head(head))
+    columns = shape.inside([element, *features]) if features else head.column_names
     names = [] if getattr(query, "ndim", 1) == 2 else list(query)
-    known = set(expander.vocabulary_) if names else set()
-    if names and not all(name in known for name in names):
+    if names and any(expander.find(name) is None for name in names):
         best.query = _find(best, names, parts, columns)
     else:
         best.query = query
@@ -87,19 +85,7 @@ def expand(
 
 
 class Best:
-    """Function from a table of candidates to a table of the best: ``element``, ``score``.
-
-    Parameters
-    ----------
-    model : str, Path or Expander
-        As for :func:`expand`.
-    k : int
-        Number of candidates.
-    element : str
-        Column that names the candidates.
-    features : sequence of str or None
-        Columns of their features.
-    """
+    """Candidates to the best of them: a table of ``element`` and ``score``."""
 
     def __init__(self, model: Any, k: int, element: str, features: Sequence[str] | None) -> None:
         self.model, self.k, self.element, self.features = model, k, element, features
@@ -107,6 +93,7 @@ class Best:
         self.skip: list[Any] = []
 
     def __call__(self, table: Any) -> Any:
+        """Score a table."""
         out = []
         for start in range(0, len(table), ROWS):
             batch = table.slice(start, ROWS).combine_chunks()
@@ -127,7 +114,7 @@ class Best:
     def features_of(self, table: Any) -> np.ndarray:
         """Return the features of candidates, (n, D) float32."""
         expander = load_model(self.model)
-        shape = shape_of(_Head(table))
+        shape = shape_of(Head(table))
         shape.check([self.element, *(self.features or [])])
         names = list(self.features or [name for name in shape.places if name != self.element])
         if len(names) != expander.n_features_in_:

@@ -14,7 +14,8 @@ import deepsets
 from deepsets import distributed
 from deepsets import nn
 from deepsets.cli import app
-from deepsets.distributed import local, partition
+from deepsets.distributed import local
+from deepsets.io import row_groups
 from deepsets.estimators import MemberRegressor, SetClassifier, SetRegressor
 
 pa = pytest.importorskip("pyarrow")
@@ -103,8 +104,8 @@ def test_the_answer_knows_neither_order_nor_partitions(tmp_path_factory, data):
 def test_states_beyond_the_limit_of_memory_are_spilled_and_merged_by_hash(tmp_path, monkeypatch):
     net, frame = model("std"), rows(3000, 400)
     monkeypatch.setattr(local, "STATES", 20_000)
-    monkeypatch.setattr(partition, "TABLE", 3000)
-    monkeypatch.setattr("deepsets.distributed.partition.READ", 100)
+    monkeypatch.setattr(row_groups, "TABLE", 3000)
+    monkeypatch.setattr(row_groups, "READ", 100)
     seen = []
 
     def look(_):
@@ -191,7 +192,7 @@ def test_what_cannot_be_taken_away_is_said(tmp_path):
         distributed.pool(model("max"), few, tmp_path / "p.parquet", **taken | {"merge": tmp_path / "m.parquet"})
     with pytest.raises(ValueError, match="does not hold states: wanted an output of pool"):
         distributed.pool(net, few, tmp_path / "p.parquet", merge=table / "0.parquet", **options)
-    with pytest.raises(ValueError, match="say from which"):
+    with pytest.raises(ValueError, match="remove=True needs merge"):
         distributed.pool(net, few, tmp_path / "p.parquet", remove=True, **options)
 
 
@@ -265,8 +266,8 @@ def test_sorted_sets_are_answered_at_once_and_others_by_their_states(named, tmp_
     net = model(["max", "mean", "std"], size=True)
     frame = rows(600, 90).assign(box=lambda f: [named(int(b[1:])) for b in f["box"]])
     frame = frame.sort_values("box", kind="stable", ignore_index=True)
-    monkeypatch.setattr(partition, "TABLE", 1200)
-    monkeypatch.setattr(partition, "READ", 60)
+    monkeypatch.setattr(row_groups, "TABLE", 1200)
+    monkeypatch.setattr(row_groups, "READ", 60)
     answered = []
     whole = local._split_whole
 
