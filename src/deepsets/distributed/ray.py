@@ -34,10 +34,10 @@ class Ray:
             data, *others = [self._read(input) for input in job.inputs]
             data = data.union(*others) if others else data
             if job.reduce is not None:
-                data = data.map_batches(ToBuckets(job), batch_format="pyarrow")
+                data = data.map_batches(_function(ToBuckets(job)), batch_format="pyarrow")
                 # Partitions are actors: more of them than CPUs would leave none to the readers.
                 data = data.groupby(BUCKET, num_partitions=max(1, min(cpus // 2, 200)))
-                data = data.map_groups(OfBucket(job), batch_format="pyarrow")
+                data = data.map_groups(_function(OfBucket(job)), batch_format="pyarrow")
             system, path = resolve(folder)
             data.write_parquet(path, filesystem=system)
             return {"sets": count_rows(folder)}
@@ -52,11 +52,11 @@ class Ray:
         data = self.ray.data
         if input.by is None or input.whole:
             items = data.from_items(list(range(len(input.parts))), override_num_blocks=len(input.parts))
-            return items.map_batches(_Parts(input), batch_size=1)
+            return items.map_batches(_function(_Parts(input)), batch_size=1)
         files = list(dict.fromkeys(part.file for part in input.parts))
         system = resolve(files[0])[0]
         table = data.read_parquet([resolve(file)[1] for file in files], columns=input.columns, filesystem=system)
-        return table.map_batches(input.function, batch_format="pyarrow", batch_size=ROWS, zero_copy_batch=True)
+        return table.map_batches(_function(input.function), batch_format="pyarrow", batch_size=ROWS, zero_copy_batch=True)
 
     @contextmanager
     def _connected(self, progress: bool) -> Iterator[int]:
@@ -64,7 +64,7 @@ class Ray:
         ray, mine = self.ray, not self.ray.is_initialized()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            logging.getLogger("ray.data").setLevel(logging.ERROR)
+            pass
             if mine:
                 local = {} if self.address else {"include_dashboard": False, "num_cpus": self.workers}
                 ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR, **local)
@@ -90,3 +90,8 @@ class _Parts:
     def __call__(self, batch: dict[str, Any]) -> Iterator[Any]:
         for number in batch["item"]:
             yield from self.input.results(self.input.parts[number])
+
+
+def _function(function: Any) -> Any:
+    """A plain function, as Ray needs it."""
+    return lambda table: function(table)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import reduce
+from itertools import chain
 from typing import Any
 
 from ..io.files import arrow
@@ -40,16 +41,16 @@ class Spark:
                 middle = _Plain(job.middle.append(arrow().field(BUCKET, arrow().int64())))
                 frames = [self._read(spark, input, middle, buckets) for input in job.inputs]
                 merge, result = OfBucket(job), _Plain(job.result)
-                grouped = reduce(lambda a, b: a.union(b), frames).groupBy(BUCKET)
-                data = grouped.applyInArrow(lambda states: merge(states).cast(result.schema), result.spark)
-            data.mapInArrow(_Write(folder, job.result), "rows long").collect()
+                grouped = reduce(lambda a, b: a.union(b), frames).groupBy(middle.schema.names[-1])
+                data = grouped.applyInArrow(lambda t: result.to_spark(merge(middle.from_spark(t))), result.spark)
+            data.mapInArrow(_Write(folder, _Plain(job.result)), "rows long").collect()
             return {"sets": count_rows(folder)}
 
     def collect(self, input: Input, progress: Any = None) -> Any:
         """Return the results of an input's function, as one table."""
-        example = next(input.results(input.parts[0]))
+        schema = _Plain(next(input.results(input.parts[0])).schema)
         with self._session(progress is not None) as spark:
-            return self._read(spark, input, _Plain(example.schema)).toArrow()
+            return schema.from_spark(self._read(spark, input, schema).toArrow())
 
     def _read(self, spark: Any, input: Input, schema: _Plain, then: Any = None) -> Any:
         """The results of an input's function, one task per part."""
@@ -83,35 +84,46 @@ class Spark:
 
 
 class _Plain:
-    """A schema in the types that Spark has: lists of any size for lists of fixed size."""
+    """A schema as Spark can have it: lists of any size for lists of fixed size, columns by number (no dots in names)."""
 
     def __init__(self, schema: Any) -> None:
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        self.schema = arrow().schema([field.with_type(self._kind(field.type)) for field in schema])
+        self.original = schema
+        kinds = [self._kind(field.type) for field in schema]
+        self.schema = arrow().schema([(f"c{i}", kind) for i, kind in enumerate(kinds)])
         self.spark = from_arrow_schema(self.schema)
 
     def _kind(self, kind: Any) -> Any:
         return arrow().list_(self._kind(kind.value_type)) if hasattr(kind, "list_size") else kind
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"original": self.original, "schema": self.schema}
+
+    def to_spark(self, table: Any) -> Any:
+        return table.rename_columns(self.schema.names).cast(self.schema)
+
+    def from_spark(self, table: Any) -> Any:
+        return table.rename_columns(self.original.names).cast(self.original)
 
 
 class _Parts:
     """Reads parts by their number, and applies the function of an input."""
 
     def __init__(self, input: Input, schema: _Plain, then: Any) -> None:
-        self.input, self.schema, self.then = input, schema.schema, then
+        self.input, self.schema, self.then = input, schema, then
 
     def __call__(self, batches: Any) -> Iterator[Any]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for table in self.input.results(self.input.parts[number]):
-                    yield from (self.then(table) if self.then else table).cast(self.schema).to_batches()
+                    yield from self.schema.to_spark(self.then(table) if self.then else table).to_batches()
 
 
 class _Write:
     """Writes the results of a task as a file, named by the task: one that is repeated replaces it."""
 
-    def __init__(self, folder: str, schema: Any) -> None:
+    def __init__(self, folder: str, schema: _Plain) -> None:
         self.folder, self.schema = folder, schema
 
     def __call__(self, batches: Any) -> Iterator[Any]:
@@ -121,7 +133,7 @@ class _Write:
         if first is not None:
             number = TaskContext.get().partitionId()
             with open_output(f"{self.folder}/part-{number:06d}.parquet") as file:
-                with parquet_writer(file, self.schema) as sink:
-                    for batch in (first, *batches):
-                        sink.write_table(arrow().Table.from_batches([batch]).cast(self.schema))
+                with parquet_writer(file, self.schema.original) as sink:
+                    for batch in chain([first], batches):
+                        sink.write_table(self.schema.from_spark(arrow().Table.from_batches([batch])))
         yield arrow().record_batch({"rows": arrow().array([0])})
