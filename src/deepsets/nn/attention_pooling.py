@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from ..sets import Sets
+from .kernels import segment_softmax_sum
 from .pooling import Pooling, named
-from .reductions import below_peak, merged_peak, shift
-from .segment import segment_sum
+from .reductions import merged_peak, shift
 from .state import Parts
 
 
@@ -22,13 +22,8 @@ class _SoftmaxPooling(Pooling):
     def state(self, sets: Sets) -> Parts:
         sets = sets.materialize()
         scores, values = self.scored(sets)
-        peak, relative = below_peak(scores, sets)
-        weight = relative.exp()
-        if sets.weights is not None:
-            weight = weight * sets.weights.to(weight.dtype)[:, None]
-        # One head after another: the products of all heads at once would be H times the size of the members.
-        heads = [segment_sum(weight[:, h, None] * values[:, h % values.shape[1]], sets) for h in range(weight.shape[1])]
-        return {"peak": peak, "exp": segment_sum(weight, sets), "sum": torch.stack(heads, dim=1)}
+        peak, total, sums = segment_softmax_sum(scores, values, sets, sets.weights)
+        return {"peak": peak, "exp": total, "sum": sums}
 
     def attended(self, parts: Parts) -> Tensor:
         """(B, H, D): the weighted means; 0 for an empty set."""

@@ -11,7 +11,7 @@ from ..sets import Sets
 from .deepset import DeepSet
 from .pooling import ConcatPooling, Pooling
 from .reductions import StdPooling, _Extreme, _LinearPooling
-from .segment import segment_max, segment_sum
+from .kernels import segment_max, segment_sum
 from .sequential import SetLayer
 
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ..sets import Sets
+from .kernels import segment_exp_sum, segment_max, segment_min, segment_moments, segment_sum
 from .pooling import Pooling, named
-from .segment import segment_max, segment_min, segment_sum
 from .state import Parts
 
 
@@ -39,6 +39,9 @@ class SumPooling(_LinearPooling):
     def finish(self, parts: Parts) -> Tensor:
         return parts["sum"]
 
+    def forward(self, sets: Sets) -> Tensor:
+        return segment_sum(sets.values, sets, sets.weights)
+
 
 @named("mean")
 class MeanPooling(_LinearPooling):
@@ -65,10 +68,8 @@ class StdPooling(Pooling):
 
     def state(self, sets: Sets) -> Parts:
         sets = sets.materialize()
-        count = sets.counts
-        mean = segment_sum(sets.values, sets, sets.weights) / _at_least(count)[:, None]
-        squares = segment_sum((sets.values - sets.broadcast(mean)).square(), sets, sets.weights)
-        return {"count": count, "mean": mean, "squares": squares}
+        mean, squares = segment_moments(sets.values, sets, sets.weights)
+        return {"count": sets.counts, "mean": mean, "squares": squares}
 
     def finish(self, parts: Parts) -> Tensor:
         variance = parts["squares"] / _at_least(parts["count"])[:, None]
@@ -139,8 +140,8 @@ class LogSumExpPooling(Pooling):
 
     def state(self, sets: Sets) -> Parts:
         sets = sets.materialize()
-        peak, relative = below_peak(sets.values, sets)
-        return {"peak": peak, "exp": segment_sum(relative.exp(), sets, sets.weights)}
+        peak, total = segment_exp_sum(sets.values, sets, sets.weights)
+        return {"peak": peak, "exp": total}
 
     def finish(self, parts: Parts) -> Tensor:
         some = parts["exp"] > 0
@@ -149,16 +150,6 @@ class LogSumExpPooling(Pooling):
     def merge(self, a: Parts, b: Parts) -> Parts:
         peak = merged_peak(a, b)
         return {"peak": peak, "exp": a["exp"] * shift(a, peak) + b["exp"] * shift(b, peak)}
-
-
-def below_peak(values: Tensor, sets: Sets) -> tuple[Tensor, Tensor]:
-    """The largest value of each set, (B, D), and all values relative to it, (N, D): their exponentials are at most 1.
-
-    A member of weight 0 is not there, so it must not set the peak: the others could vanish beside it.
-    """
-    peak = MaxPooling().state(sets.with_values(values.detach()))["best"]
-    relative = values - sets.broadcast(peak)
-    return peak, relative if sets.weights is None else relative.clamp(max=0)
 
 
 def merged_peak(a: Parts, b: Parts) -> Tensor:

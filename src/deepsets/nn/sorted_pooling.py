@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ..sets import Sets
 from .pooling import Pooling, named
-from .segment import check_rows, segment_sum
+from .kernels import check_rows, segment_sum
 
 
 def sort_members(sets: Sets) -> Tensor:
