@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..sets import Sets
-from .segment import segment_sum
+from .kernels import segment_sum
 from .sequential import SetLayer
 
 
