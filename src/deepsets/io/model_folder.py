@@ -46,14 +46,14 @@ def save(estimator: Any, path: str | Path, overwrite: bool = False) -> Path:
     if kind is not type(estimator):
         raise ModelFolderError(f"a model folder holds one of {', '.join(registry())}; found a {name}.")
     expander = hasattr(kind, "expand")
-    if not hasattr(estimator, "vocabulary_" if expander else "network_"):
+    if not hasattr(estimator, "vocabulary_" if expander else "encoder_"):
         raise NotFittedError(f"this {name} is not fitted yet: there is nothing to save.")
     path = Path(path)
     check_free(path, overwrite)
     if expander:
         tensors = pack(estimator)
     else:
-        tensors = {n: t.detach().cpu().contiguous().clone() for n, t in estimator.network_.state_dict().items()}
+        tensors, _ = estimator.get_state()
     weights = safetensors.torch.save(tensors)
     config = to_config(estimator, hashlib.sha256(weights).hexdigest(), names(tensors) if expander else ())
     history = getattr(estimator, "history_", None)
@@ -96,10 +96,15 @@ def load(path: str | Path) -> Any:
         tensors = _tensors(weights)
         if hasattr(estimator, "expand"):
             tensors = unpack(estimator, tensors)
-        if hasattr(estimator, "_new_network"):
-            estimator.network_ = _network(estimator, tensors)
         if hasattr(estimator, "expand"):
+            if hasattr(estimator, "_new_network"):
+                estimator.network_ = _network(estimator, tensors)
             estimator._after_load()
+        else:
+            try:
+                estimator.set_state(tensors, config["fitted"])
+            except ValueError as error:
+                raise ModelFolderError(str(error)) from None
     except ModelFolderError as error:
         raise ModelFolderError(f"{path} cannot be loaded: {error}") from None
     return estimator
