@@ -11,6 +11,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
+from ..train import checkpoint_seed
 from .columns import Columns
 from .encoder import ColumnEncoder, looks_like_identifier
 from .input import Members, Schema, context_names, parse, parse_context
@@ -69,6 +70,11 @@ class TableEstimator(BaseEstimator):
         if isinstance(state, np.random.RandomState):
             return int(state.randint(2**31))
         return int(np.random.SeedSequence().generate_state(1)[0]) if state is None else int(state)
+
+    def _fit_seed(self, checkpoint_dir: str | None) -> int:
+        """Seed of a fit; without a `random_state`, that of the interrupted fit in `checkpoint_dir`."""
+        stored = checkpoint_seed(checkpoint_dir) if checkpoint_dir is not None and self.random_state is None else None
+        return self._seed() if stored is None else stored
 
     # -------------------------------------------------------------------------------------------------- reading
 

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..sets import Sets
-from ..sets.frame import group_rows
-from .columns import Category, Columns, column_names, factorize, from_values, is_missing, plain_column, read_columns
+from ..sets import Sets, flatten_arrays, group_rows, is_missing
+from .columns import Category, Columns, column_names, factorize, from_values, plain_column, read_columns
 
 TOKEN = "token"  # name of the one column of a set of tokens
 
@@ -183,9 +182,9 @@ def _parse_table(X: Any, schema: Schema) -> Members:
         raise ValueError(f"no feature columns are left beside {', '.join(map(str, keys))}; the table has: {known}.")
     if (X.num_rows if hasattr(X, "num_rows") else len(X)) == 0:
         raise ValueError("the table has no rows, so there are no sets.")
-    order, sizes = group_rows([plain_column(X, keys[0])], [keys[0]])
+    order, cuts = group_rows([plain_column(X, keys[0])], [keys[0]])
+    offsets = cuts.numpy()
     columns = read_columns(X, features, schema.kinds).take(order)
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
     context = None
     if schema.context:
         whole = read_columns(X, schema.context, schema.kinds).take(order)
@@ -201,8 +200,8 @@ def _pool_inner(X: Any, keys: list[str], members: Members) -> Members:
 
     assert members.rows is not None
     inner = [plain_column(X, key)[members.rows] for key in keys]
-    order, sizes = group_rows([members.set_ids.astype(np.int64), *inner], ["set", *keys])
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    order, cuts = group_rows([members.set_ids.astype(np.int64), *inner], ["set", *keys])
+    offsets = cuts.numpy()
     owner = members.set_ids[order][offsets[:-1]]
     groups = Members(members.columns.take(order), offsets)
     counts = np.bincount(owner, minlength=len(members))
@@ -232,8 +231,8 @@ def _parse_anndata(X: Any, schema: Schema) -> Members:
             f"X is AnnData: name the column of obs that identifies the set, by=. Columns: {list(X.obs.columns)}."
         )
     matrix = X.X.toarray() if hasattr(X.X, "toarray") else np.asarray(X.X)
-    order, sizes = group_rows([plain_column(X.obs, schema.by)], [schema.by])
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    order, cuts = group_rows([plain_column(X.obs, schema.by)], [schema.by])
+    offsets = cuts.numpy()
     names = [str(name) for name in X.var_names]
     columns = Columns(matrix[order].astype(np.float64), [], names, [], [(name, "number") for name in names])
     context = None
@@ -333,8 +332,6 @@ def _parse_list(X: Any) -> Members:
 
 
 def _parse_arrays(X: list[Any]) -> Members:
-    from ..sets.convert import flat_list
-
     arrays = []
     for b, members in enumerate(X):
         if isinstance(members, np.ma.MaskedArray):
@@ -352,7 +349,7 @@ def _parse_arrays(X: list[Any]) -> Members:
         if np.iscomplexobj(members):
             raise ValueError(f"set {b} holds complex numbers: give the real and the imaginary part as two features.")
         arrays.append(members.detach().double().cpu() if isinstance(members, torch.Tensor) else members)
-    values, offsets = flat_list(arrays)
+    values, offsets = flatten_arrays(arrays)
     flat, cuts = values.reshape(len(values), -1).numpy(), offsets.numpy()
     return Members(_matrix(flat.astype(np.float64), cuts), cuts)
 

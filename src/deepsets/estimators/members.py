@@ -12,9 +12,8 @@ from sklearn.metrics import accuracy_score, r2_score
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..sets import Sets
+from ..sets import Sets, is_missing
 from ..train import Batch
-from .columns import is_missing
 from .input import Members
 from .member_estimator import PARAMETERS, MemberEstimator
 from .targets import as_numbers, check_outputs, class_labels, codes, find_classes, per_member, target_column

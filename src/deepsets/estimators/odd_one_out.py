@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..nn.segment import segment_max, segment_sum
+from ..nn import segment_max, segment_sum
 from ..sets import Sets
 from ..train import Batch
 from .input import Members

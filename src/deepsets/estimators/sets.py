@@ -10,9 +10,9 @@ import torch
 from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.metrics import accuracy_score, r2_score
 
+from ..sets import is_missing
 from .base import _under
 from .blend import conformal_radius
-from .columns import is_missing
 from .input import Members
 from .scale import Unscale
 from .set_estimator import ModelName, SetEstimator
@@ -183,6 +183,10 @@ class SetRegressor(TransformerMixin, RegressorMixin, SetEstimator):
         check_outputs(values.shape[1], len(self.unscale_.mean))
         scaled = (values - self.unscale_.mean.numpy()) / self.unscale_.deviation.numpy()
         return Task("regression", scaled, values.shape[1])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, z: Any = None) -> float:
+        """R² of the predicted values; the mean over several targets."""
+        return self._score_sets(X, y, sample_weight, z)
 
     def _score(self, answers: np.ndarray, y: Any, members: Members, weight: Any) -> float:
         wanted = as_numbers(one_per_set(y, members, "target"), "set")
@@ -368,6 +372,10 @@ class SetClassifier(TransformerMixin, ClassifierMixin, SetEstimator):
         if not isinstance(self.class_weight, dict):
             raise ValueError(f"class_weight must be 'balanced', a dict or None, found {self.class_weight!r}.")
         return np.array([float(self.class_weight.get(c, 1.0)) for c in self.classes_.tolist()])[task.y]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, z: Any = None) -> float:
+        """Accuracy of the predicted classes; for labels the share of sets with all labels right."""
+        return self._score_sets(X, y, sample_weight, z)
 
     def _score(self, answers: np.ndarray, y: Any, members: Members, weight: Any) -> float:
         wanted = one_per_set(y, members, "class")

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .columns import column_names, is_missing, plain_column
+from ..sets import is_missing
+from .columns import column_names, plain_column
 from .input import Members
 
 

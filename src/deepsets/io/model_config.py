@@ -31,17 +31,17 @@ def registry() -> dict[str, type]:
 
     classes = [e.SetRegressor, e.SetClassifier, e.MemberRegressor, e.MemberClassifier, e.OddOneOut]
     classes += [e.SupportDistributionMachine]
-    classes += [c for c in vars(expand).values() if isinstance(c, type) and issubclass(c, expand.Expander)]
-    return {kind.__name__: kind for kind in classes if kind is not expand.Expander}
+    classes += [c for c in vars(expand).values() if isinstance(c, type) and issubclass(c, expand.BaseExpander)]
+    return {kind.__name__: kind for kind in classes if kind is not expand.BaseExpander}
 
 
 def to_config(estimator: Any, weights: str, elsewhere: Collection[str] = ()) -> dict[str, Any]:
     """The contents of config.json. weights: sha256 of the weights file; elsewhere: what is learnt and stands in it."""
-    not_kept = {*NOT_KEPT, *getattr(estimator, "_not_saved", ())}
+    not_kept = {*NOT_KEPT, *getattr(estimator, "not_saved", ())}
     params = {name: value for name, value in estimator.get_params().items() if name not in not_kept}
     if isinstance(params.get("random_state"), np.random.RandomState):
         params["random_state"] = None  # a generator in the middle of its stream is no setting
-    if hasattr(estimator, "get_state"):
+    if not hasattr(estimator, "expand"):
         fitted = estimator.get_state()[1]
     else:
         learned = (item for item in vars(estimator).items() if item[0].endswith("_"))
@@ -113,7 +113,7 @@ def to_estimator(config: dict[str, Any]) -> Any:
     if unknown:
         raise ModelFolderError(f"its config.json sets {unknown[0]!r}, which {kind.__name__} does not have.")
     estimator.set_params(**{name: _value(value, name) for name, value in config["params"].items()})
-    if hasattr(estimator, "set_state"):
+    if not hasattr(estimator, "expand"):
         return estimator
     for name, value in config["fitted"].items():
         if not name.endswith("_") or name.startswith("__") or hasattr(kind, name) or name in _NOT_FITTED_DATA:
