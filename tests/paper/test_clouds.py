@@ -7,6 +7,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from deepsets import Sets
+from deepsets.testing import assert_invariant
+from paper import Record, Trial
 from paper.baselines.graph import DescribedGraphNet, EdgeConvolution, EdgeNet, GraphConvolution, _Largest, neighbours
 from paper.experiments import clouds
 from paper.experiments import clouds_figures as figures
@@ -15,11 +20,6 @@ from paper.experiments.clouds_data import SURFACES, generate
 from paper.experiments.clouds_model import Outer, SetNet, pooling_only, published
 from paper.experiments.clouds_recipe import DRAWS, accuracy
 from paper.experiments.clouds_sizes import any_size, nearly_whole, subset
-from torch.testing import assert_close
-
-from deepsets import Sets
-from deepsets.testing import assert_invariant
-from paper import Record, Trial
 
 TWO = Sets.from_list([torch.randn(size, 3, generator=torch.Generator().manual_seed(size)) for size in (30, 12)])
 

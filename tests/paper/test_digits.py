@@ -4,13 +4,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from paper.baselines.recurrent import Recurrent
-from paper.datasets.digits import deform, draw, small_images, sums
-from paper.experiments import digits_image, digits_text
-from paper.experiments.digits import curve, figure
-from paper.experiments.digits_model import Reader, sum_model
-from paper.experiments.digits_pools import train_on_pools
-from paper.metrics import exact_sums
 from torch import nn
 from torch.testing import assert_close
 
@@ -18,6 +11,13 @@ from deepsets import Sets
 from deepsets.nn import DeepSet
 from deepsets.testing import assert_invariant
 from paper import Record, Trial
+from paper.baselines.recurrent import Recurrent
+from paper.datasets.digits import deform, draw, small_images, sums
+from paper.experiments import digits_image, digits_text
+from paper.experiments.digits import curve, figure
+from paper.experiments.digits_model import Reader, sum_model
+from paper.experiments.digits_pools import train_on_pools
+from paper.metrics import exact_sums
 
 # ------------------------------------------------------------------------------------------------------ sets and images
 

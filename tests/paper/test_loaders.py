@@ -6,6 +6,7 @@ import tarfile
 
 import numpy as np
 import pytest
+
 from paper.datasets import celeba, data_file, data_folder, modelnet40, redmapper, splus
 
 TETRAHEDRON = "4 4 0\n0 0 0\n3 0 0\n0 3 0\n0 0 3\n3 0 1 2\n3 0 1 3\n3 0 2 3\n3 1 2 3\n"

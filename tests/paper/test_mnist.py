@@ -2,6 +2,7 @@ import gzip
 
 import pytest
 import torch
+
 from paper.datasets import data_folder
 from paper.datasets.mnist import mnist, read_idx
 

@@ -6,11 +6,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from paper.experiments import odd_one_out
-from paper.experiments.odd_figure import figure
-from paper.experiments.odd_model import Traits, ours, pooled, published, without_encoder
-from paper.experiments.odd_sets import moved, odd_sets, pairs, pool_for
-from paper.steps import train_by_steps
 from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
@@ -20,6 +15,11 @@ from deepsets.nn import DeepSet
 from deepsets.testing import assert_equivariant
 from deepsets.train import Batch, CheckpointError
 from paper import Record, Trial
+from paper.experiments import odd_one_out
+from paper.experiments.odd_figure import figure
+from paper.experiments.odd_model import Traits, ours, pooled, published, without_encoder
+from paper.experiments.odd_sets import moved, odd_sets, pairs, pool_for
+from paper.steps import train_by_steps
 
 # ----------------------------------------------------------------------------------------------------------------- sets
 

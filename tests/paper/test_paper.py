@@ -6,14 +6,14 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from paper.report import report as _report
-from paper.report.rows import number
 from typer.testing import CliRunner
 
 import paper
 from deepsets.cli import app
 from paper import Experiment, Measure, Outcome
 from paper import registry as _registry
+from paper.report import report as _report
+from paper.report.rows import number
 
 calls: list[tuple[str, int, str]] = []
 

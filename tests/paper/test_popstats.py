@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+
 from paper.datasets.popstats import TASKS, plug_in, population, posterior_mean, statistic
 from paper.experiment import Trial
 from paper.experiments.popstats import EXPERIMENT, TEST_SETS, Network, Whiten

@@ -5,10 +5,11 @@ import json
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
+
 from paper.datasets import coco, corel5k, flickr8k, tag_matrices
 from paper.datasets.captions import stemmer, words
 from paper.datasets.tagged import Tagged
-from scipy.sparse import csr_array
 
 
 @pytest.fixture

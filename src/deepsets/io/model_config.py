@@ -15,7 +15,7 @@ import torch
 FORMAT, VERSION = "deepsets-model", 1
 
 # What belongs to one training on one machine, not to the model.
-NOT_KEPT = ("checkpoint_dir", "verbose")
+NOT_KEPT = ("checkpoint_dir", "verbose", "on_epoch")
 _NOT_FITTED_DATA = ("network_", "history_")
 _KINDS = "biufUO"  # booleans, integers, floats, strings, and objects that are one of these
 
@@ -30,6 +30,7 @@ def registry() -> dict[str, type]:
     from .. import expand
 
     classes = [e.SetRegressor, e.SetClassifier, e.MemberRegressor, e.MemberClassifier, e.OddOneOut]
+    classes += [e.SupportDistributionMachine]
     classes += [c for c in vars(expand).values() if isinstance(c, type) and issubclass(c, expand.BaseExpander)]
     return {kind.__name__: kind for kind in classes if kind is not expand.BaseExpander}
 
@@ -40,13 +41,17 @@ def to_config(estimator: Any, weights: str, elsewhere: Collection[str] = ()) -> 
     params = {name: value for name, value in estimator.get_params().items() if name not in not_kept}
     if isinstance(params.get("random_state"), np.random.RandomState):
         params["random_state"] = None  # a generator in the middle of its stream is no setting
-    fitted = {n: v for n, v in vars(estimator).items() if n.endswith("_") and n not in (*_NOT_FITTED_DATA, *elsewhere)}
+    if not hasattr(estimator, "expand"):
+        fitted = estimator.get_state()[1]
+    else:
+        learned = (item for item in vars(estimator).items() if item[0].endswith("_"))
+        fitted = {n: _plain(v, n) for n, v in learned if n not in (*_NOT_FITTED_DATA, *elsewhere)}
     config = {
         "format": FORMAT,
         "format_version": VERSION,
         "class": type(estimator).__name__,
         "params": {name: _plain(value, name) for name, value in params.items()},
-        "fitted": {name: _plain(value, name) for name, value in sorted(fitted.items())},
+        "fitted": dict(sorted(fitted.items())),
         "weights": {"sha256": weights},
         "versions": versions(),
     }
@@ -108,6 +113,8 @@ def to_estimator(config: dict[str, Any]) -> Any:
     if unknown:
         raise ModelFolderError(f"its config.json sets {unknown[0]!r}, which {kind.__name__} does not have.")
     estimator.set_params(**{name: _value(value, name) for name, value in config["params"].items()})
+    if not hasattr(estimator, "expand"):
+        return estimator
     for name, value in config["fitted"].items():
         if not name.endswith("_") or name.startswith("__") or hasattr(kind, name) or name in _NOT_FITTED_DATA:
             raise ModelFolderError(f"its config.json gives {name!r} as learnt, which a {kind.__name__} does not learn.")

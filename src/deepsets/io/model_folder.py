@@ -45,7 +45,7 @@ def save(estimator: Any, path: str | Path, overwrite: bool = False) -> Path:
     if kind is not type(estimator):
         raise ModelFolderError(f"a model folder holds one of {', '.join(registry())}; found a {name}.")
     expander = hasattr(kind, "expand")
-    if not hasattr(estimator, "vocabulary_" if expander else "network_"):
+    if not hasattr(estimator, "vocabulary_" if expander else "encoder_"):
         raise NotFittedError(f"this {name} is not fitted yet: there is nothing to save.")
     path = Path(path)
     check_free(path, overwrite)
@@ -55,7 +55,7 @@ def save(estimator: Any, path: str | Path, overwrite: bool = False) -> Path:
         except ValueError as error:
             raise ModelFolderError(str(error)) from None
     else:
-        tensors = {n: t.detach().cpu().contiguous().clone() for n, t in estimator.network_.state_dict().items()}
+        tensors, _ = estimator.get_state()
     weights = safetensors.torch.save(tensors)
     config = to_config(
         estimator, hashlib.sha256(weights).hexdigest(), {name.split(".")[0] for name in tensors} if expander else ()
@@ -104,7 +104,10 @@ def load(path: str | Path) -> Any:
             except ValueError as error:
                 raise ModelFolderError(f"{error}") from None
         else:
-            estimator.network_ = _network(estimator, tensors)
+            try:
+                estimator.set_state(tensors, config["fitted"])
+            except ValueError as error:
+                raise ModelFolderError(str(error)) from None
     except ModelFolderError as error:
         raise ModelFolderError(f"{path} cannot be loaded: {error}") from None
     return estimator
