@@ -73,7 +73,7 @@ def train(model: nn.Module, recipe: Recipe, data: Clouds, points: int, trial: Tr
         model, loss, make, len(x),
         epochs=recipe.epochs, pool=recipe.batch, rate=recipe.rate, weight_decay=recipe.weight_decay,
         average=recipe.average, optimizer=recipe.optimizer, bfloat16=recipe.bfloat16,
-        seed=trial.seed, folder=trial.folder, progress=trial.progress,
+        seed=trial.seed, checkpoint_dir=trial.folder, progress=trial.progress,
         settings={"points": points, "smoothing": recipe.smoothing, "moves": recipe.moves.__name__}
         | {"sizes": recipe.sizes.__name__, "optimizer": recipe.optimizer.__name__ if recipe.optimizer else "AdamW"},
     )  # fmt: skip

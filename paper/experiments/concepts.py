@@ -31,7 +31,7 @@ def _network(pool: str, concat: bool) -> Build:
         start = (vectors - vectors.mean(0)) / vectors.std()
         return SetExpander(
             pool, concat=concat, vectors=(words, start), epochs=60 if trial.full else 20, patience=8,
-            learning_rate=3e-3, weight_decay=0.05, random_state=trial.seed, folder=trial.folder,
+            learning_rate=3e-3, weight_decay=0.05, random_state=trial.seed, checkpoint_dir=trial.folder,
             verbose=trial.progress,
         )  # fmt: skip
 

@@ -81,7 +81,7 @@ def _published(build: Callable[[nn.Module], nn.Module], rate: float) -> Callable
             model, _absolute_error, images, digits,
             epochs=16 if trial.full else 40, rate=rate, amount=_amount(trial.full),
             pool=128 if trial.full else 32, sets=256 if trial.full else 64,
-            seed=1000 * trial.seed, folder=trial.folder, progress=trial.progress,
+            seed=1000 * trial.seed, checkpoint_dir=trial.folder, progress=trial.progress,
         )  # fmt: skip
         phi, model.phi = model.phi, nn.Identity()  # it runs once on each test image, in however many sets that stands
         model.eval()

@@ -46,7 +46,7 @@ def _method(build: Callable[[], nn.Module], rate: float) -> Callable[[Trial, str
         train(
             model, _absolute_error, Batch(sets, sums(sets, DIGITS)),
             epochs=10, batch_size=256, learning_rate=rate, weight_decay=0.0,
-            seed=trial.seed, folder=trial.folder, progress=trial.progress,
+            seed=trial.seed, checkpoint_dir=trial.folder, progress=trial.progress,
         )  # fmt: skip
         return Outcome(measures(accuracy(model, 5000 if trial.full else 500, trial.seed)))
 

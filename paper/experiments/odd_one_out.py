@@ -102,7 +102,7 @@ def method(
             model, loss, make, len(data.images),
             epochs=epochs if trial.full else 10, pool=128, rate=rate if trial.full else 5e-3,
             weight_decay=weight_decay, average=average if trial.full else 0.9,
-            bfloat16=trial.full, seed=trial.seed, folder=trial.folder, progress=trial.progress,
+            bfloat16=trial.full, seed=trial.seed, checkpoint_dir=trial.folder, progress=trial.progress,
             settings={"sets": sets, "odd": list(odd), "small_first": small_first},
         )  # fmt: skip
         return test(model, trial, odd)

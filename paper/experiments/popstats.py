@@ -124,8 +124,8 @@ def deep_sets(trial: Trial, task: Task, count: int, asked: Sets) -> tuple[Tensor
     steps = STEPS[count] if trial.full else QUICK_STEPS
     early, late = -(-steps * 4 // 5 // batches), -(-steps // 5 // batches)
     fit = partial(train, model, loss, data, batch_size=32, learning_rate=2e-3, weight_decay=0.05, seed=trial.seed)
-    fit(epochs=early, subset=64, schedule="constant", folder=trial.folder / "64", progress=trial.progress)
-    fit(epochs=late, subset=256, warmup=0.0, folder=trial.folder / "256", progress=trial.progress)
+    fit(epochs=early, subset=64, schedule="constant", checkpoint_dir=trial.folder / "64", progress=trial.progress)
+    fit(epochs=late, subset=256, warmup=0.0, checkpoint_dir=trial.folder / "256", progress=trial.progress)
     model.eval()
     with torch.no_grad():
         found = torch.cat([model(white[rows]) for rows in torch.arange(len(asked)).split(64)])

@@ -62,7 +62,7 @@ def method(predict: Predict) -> Callable[[Trial, str], Outcome]:
         about = galaxies(part, trial.full)
         found = np.full(len(about.z), np.nan)
         for number, (train_rows, test_rows) in enumerate(folds(part, about, trial.seed)):
-            fold = replace(trial, folder=trial.folder / f"fold-{number}")
+            fold = replace(trial, checkpoint_dir=trial.folder / f"fold-{number}")
             found[test_rows] = predict(fold, part, about, train_rows, test_rows)
         known = np.isfinite(about.z) & np.isfinite(found)
         shown = np.random.default_rng(0).permutation(np.flatnonzero(known))[:400]
@@ -125,7 +125,7 @@ def published(layer: Callable[[int, int], tnn.Module], width: int) -> Predict:
         epochs, batch = steps[part]
         train(
             model, _loss, data, epochs=epochs, batch_size=batch, learning_rate=2e-3, seed=trial.seed,
-            folder=trial.folder, progress=False,
+            checkpoint_dir=trial.folder, progress=False,
         )  # fmt: skip
         model.eval()
         with torch.no_grad():

@@ -79,7 +79,7 @@ def _scores(
             fit_network(
                 kind, data.train, z_train, len(data.names),
                 vectors=data.vectors if task == "retrieval" else None,
-                seed=trial.seed * members + member, folder=trial.folder / f"{task}-{member}", progress=trial.progress,
+                seed=trial.seed * members + member, checkpoint_dir=trial.folder / f"{task}-{member}", progress=trial.progress,
                 **options,  # type: ignore[arg-type]
             ),
             queries, z_test,
