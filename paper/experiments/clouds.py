@@ -10,16 +10,24 @@ import torch
 
 from deepsets.nn import DeepSet
 
-from ..baselines.graph import DescribedGraphNet, EdgeNet
-from ..datasets import data_folder, modelnet40
+from ..baselines.networks import DescribedGraphNet, EdgeNet
+from ..datasets.clouds import clouds, has_points
 from ..experiment import Experiment, Measure, Outcome, Trial
 from ..optimizer import MuonAdamW
 from . import clouds_figures as figures
-from .clouds_augment import fading, turned
-from .clouds_data import clouds
-from .clouds_model import SetNet, pooling_only, published
-from .clouds_recipe import Recipe, accuracy, quick, train
-from .clouds_sizes import any_size, nearly_whole
+from .clouds_training import (
+    Recipe,
+    SetNet,
+    accuracy,
+    any_size,
+    fading,
+    nearly_whole,
+    pooling_only,
+    published,
+    quick,
+    train,
+    turned,
+)
 
 
 def method(recipes: dict[int, Recipe], look: bool = False) -> Callable[[Trial, str], Outcome]:
@@ -59,8 +67,7 @@ def parts(full: bool) -> list[str]:
     """5000 points only where the meshes are from which so many can be drawn."""
     if not full:
         return ["surfaces-64"]
-    meshes = (data_folder() / "modelnet40" / modelnet40.MESHES).is_dir()
-    return [f"modelnet40-{points}" for points in (1000, 100, *[5000] * meshes)]
+    return [f"modelnet40-{points}" for points in (1000, 100, *[5000] * has_points(5000))]
 
 
 PUBLISHED = Recipe(published, epochs=80, rate=3e-3, optimizer=MuonAdamW)

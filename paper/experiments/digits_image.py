@@ -13,14 +13,13 @@ from deepsets.nn import DeepSet, mlp
 from deepsets.sets import Sets
 from deepsets.train import Batch
 
-from ..baselines.recurrent import Recurrent
-from ..datasets.digits import draw, small_images, sums
-from ..datasets.mnist import mnist
+from ..baselines.networks import Recurrent
+from ..datasets.digits import draw, mnist, small_images, sums
 from ..experiment import Experiment, Outcome, Trial
 from ..metrics import exact_sums
-from .digits import figure, measures
-from .digits_model import Reader, sum_model
+from .digits_networks import Reader, sum_model
 from .digits_pools import train_on_pools
+from .digits_text import figure, measures
 
 SIZES = (1, *range(5, 51, 5), 100)
 READERS = 3  # networks whose answers phi averages, in the full form of "Ours"
@@ -81,7 +80,7 @@ def _published(build: Callable[[nn.Module], nn.Module], rate: float) -> Callable
             model, _absolute_error, images, digits,
             epochs=16 if trial.full else 40, rate=rate, amount=_amount(trial.full),
             pool=128 if trial.full else 32, sets=256 if trial.full else 64,
-            seed=1000 * trial.seed, checkpoint_dir=trial.folder, progress=trial.progress,
+            seed=1000 * trial.seed, folder=trial.folder, progress=trial.progress,
         )  # fmt: skip
         phi, model.phi = model.phi, nn.Identity()  # it runs once on each test image, in however many sets that stands
         model.eval()

@@ -1,10 +1,10 @@
-"""The odd one out: which of 16 faces lacks the two attributes that the others share (section 4.3, appendix I)."""
+"""Odd one out: which of 16 faces lacks the two attributes that the others share (section 4.3, appendix I)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,12 +14,16 @@ from deepsets.sets import Sets
 from deepsets.train import Batch
 
 from ..datasets import celeba
+from ..datasets.celeba import moved, odd_sets, pairs, pool_for
 from ..datasets.digits import small_images
 from ..experiment import Experiment, Measure, Outcome, Trial
+from ..runner import Record
 from ..steps import train_by_steps
-from .odd_figure import figure
-from .odd_model import ours, pooled, published, without_encoder
-from .odd_sets import moved, odd_sets, pairs, pool_for
+from .odd_networks import ours, pooled, published, without_encoder
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 
 SIDE, TRAIN, TEST, SIZE = 48, 8500, 1500, 16
 ONE, SOME = (1, 1), (0, 3)  # how many odd ones a set has
@@ -102,7 +106,7 @@ def method(
             model, loss, make, len(data.images),
             epochs=epochs if trial.full else 10, pool=128, rate=rate if trial.full else 5e-3,
             weight_decay=weight_decay, average=average if trial.full else 0.9,
-            bfloat16=trial.full, seed=trial.seed, checkpoint_dir=trial.folder, progress=trial.progress,
+            bfloat16=trial.full, seed=trial.seed, folder=trial.folder, progress=trial.progress,
             settings={"sets": sets, "odd": list(odd), "small_first": small_first},
         )  # fmt: skip
         return test(model, trial, odd)
@@ -150,6 +154,43 @@ def test(model: nn.Module, trial: Trial, odd: tuple[int, int]) -> Outcome:
 def _code(encoder: nn.Module, images: Tensor) -> Tensor:
     """(U, C, H, W) -> (U, K); of a face and its mirror image the mean."""
     return encoder(images) if images.shape[1] == 1 else (encoder(images) + encoder(images.flip(3))) / 2
+
+
+METHOD = "Ours"
+
+
+def figure(records: Sequence[Record]) -> Figure:
+    """The first sets of the test. A record holds numbers of images, never faces: these are read again."""
+    from matplotlib.figure import Figure
+
+    drawing = Figure(figsize=(9, 3.2), layout="constrained")
+    chosen = [record for record in records if record.method == METHOD] or list(records)
+    shown = next(iter(chosen[0].parts.values()))["extra"]
+    pictures = _pictures(chosen[0].full)
+    rows = drawing.subplots(len(shown["images"]), len(shown["images"][0]), squeeze=False)
+    for row, (numbers, odd, bars, shared) in enumerate(
+        zip(shown["images"], shown["odd"], shown["probability"], shown["shared"], strict=True)
+    ):
+        for place, (number, share) in enumerate(zip(numbers, bars, strict=True)):
+            axes = rows[row, place]
+            axes.set(xticks=[], yticks=[], xlim=(0, 1), ylim=(-0.22, 1))
+            if pictures is None:
+                axes.text(0.5, 0.4, str(number), ha="center", fontsize=6)
+            else:
+                axes.imshow(pictures[number], extent=(0, 1, 0, 1), cmap="gray_r")
+            axes.fill_between([0, share], -0.2, -0.05, color="C3", linewidth=0)
+            for side in axes.spines.values():
+                side.set(color="C3" if place == odd else "0.8", linewidth=2 if place == odd else 0.5)
+        rows[row, -1].text(1.15, 0.4, shared.replace(", ", "\n"), fontsize=6, va="center")
+    return drawing
+
+
+def _pictures(full: bool):  # type: ignore[no-untyped-def]  # (U, H, W[, 3]), or None where the images are not at hand
+    try:
+        found = images(full, "test").images
+    except FileNotFoundError:
+        return None
+    return (found[:, 0] if found.shape[1] == 1 else found.permute(0, 2, 3, 1)).numpy()
 
 
 def _reductions(full: bool) -> list[str]:

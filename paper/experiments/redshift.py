@@ -17,15 +17,15 @@ from deepsets.estimators import MemberRegressor
 from deepsets.sets import Sets
 from deepsets.train import Batch, train
 
-from ..datasets import data_folder, redmapper, splus
-from ..datasets.redmapper import Galaxies
+from ..datasets import data_folder
+from ..datasets.galaxies import Galaxies, generate, load_redmapper, load_splus
 from ..experiment import Experiment, Measure, Outcome, Trial
 from ..metrics import scatter
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..record import Record
+    from ..runner import Record
 
 FITS = "redmapper_dr8_public_v6.3_members.fits"
 
@@ -33,11 +33,11 @@ FITS = "redmapper_dr8_public_v6.3_members.fits"
 def galaxies(part: str, full: bool) -> Galaxies:
     """The catalogue of a part; cluster numbers from 0, rows sorted by them."""
     if part == "splus":
-        found = splus.load(mates=True)
+        found = load_splus(mates=True)
     elif part == "redmapper":
-        found = redmapper.load(data_folder() / "redmapper" / FITS)
+        found = load_redmapper(data_folder() / "redmapper" / FITS)
     else:
-        found = redmapper.generate(clusters=26_111 if full else 300)
+        found = generate(clusters=26_111 if full else 300)
     cluster = np.unique(found.cluster, return_inverse=True)[1]
     order = np.argsort(cluster, kind="stable")
     return Galaxies(*(column[order] for column in found._replace(cluster=cluster)))
@@ -62,7 +62,7 @@ def method(predict: Predict) -> Callable[[Trial, str], Outcome]:
         about = galaxies(part, trial.full)
         found = np.full(len(about.z), np.nan)
         for number, (train_rows, test_rows) in enumerate(folds(part, about, trial.seed)):
-            fold = replace(trial, checkpoint_dir=trial.folder / f"fold-{number}")
+            fold = replace(trial, folder=trial.folder / f"fold-{number}")
             found[test_rows] = predict(fold, part, about, train_rows, test_rows)
         known = np.isfinite(about.z) & np.isfinite(found)
         shown = np.random.default_rng(0).permutation(np.flatnonzero(known))[:400]
@@ -138,7 +138,7 @@ def published(layer: Callable[[int, int], tnn.Module], width: int) -> Predict:
 def ours(trial: Trial, part: str, about: Galaxies, rows: np.ndarray, test: np.ndarray) -> np.ndarray:
     """`MemberRegressor`; galaxies without a spectrum are seen by their mates only."""
     epochs = None if part == "splus" else 8
-    model = MemberRegressor(impute=True, random_state=trial.seed, epochs=epochs, folder=str(trial.folder))
+    model = MemberRegressor(impute=True, random_state=trial.seed, epochs=epochs, checkpoint_dir=str(trial.folder))
     lists = [_lists(column[rows], about.cluster[rows]) for column in (about.features, about.z)]
     model.fit(*lists)
     return np.concatenate(model.predict(_lists(about.features[test], about.cluster[test])))

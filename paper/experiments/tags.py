@@ -1,8 +1,9 @@
-"""Image tagging: five tags from the image alone; the rest of the tags from some of them (section 4.2.2, appendix F)."""
+"""Image tagging: five tags from the image alone; the remaining tags from some of them (section 4.2.2, appendix F)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,12 +11,59 @@ from deepsets.expand import NearestVectors
 from deepsets.expand.metrics import mean_reciprocal_rank, median_rank, ranks, recall_at
 
 from ..baselines.tagging import JEC, MBRM, FastTag, LeastSquares, Tagger, choose
+from ..datasets.tagging import Problem, problem
 from ..experiment import Experiment, Measure, Outcome, Trial
 from ..metrics import tag_scores, top_tags
-from .concepts_methods import METRICS, TOPS
-from .tags_data import Problem, problem
-from .tags_figure import figure
-from .tags_model import TagHeads, TagNetwork, fit_network, network_scores
+from ..runner import Record
+from .concepts import METRICS, TOPS
+from .tags_networks import TagHeads, TagNetwork, fit_network, network_scores
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+METHODS = ("FastTag", "Deep Sets", "Ours")
+
+
+def figure(records: Sequence[Record], kind: str) -> Figure:
+    """A page of text. kind: "tagged" (five tags from the image) or "retrieved" (from some tags, and the image)."""
+    from matplotlib.figure import Figure
+
+    columns = {r.method: page for r in reversed(records) if r.method in METHODS for page in _pages(r, kind)}
+    methods = [method for method in METHODS if method in columns]
+    drawing = Figure(figsize=(4 * (1 + len(methods)), 6), layout="constrained")
+    axes = drawing.subplots()
+    axes.axis("off")
+    if methods:
+        images = columns[methods[0]]
+        given = [
+            f"{_lines(i['query'])}\n→ {_lines(_others(i))}" if kind == "retrieved" else _lines(i["true"])
+            for i in images
+        ]
+        cells = [[true, *(_lines(_marked(columns[m][row])) for m in methods)] for row, true in enumerate(given)]
+        head = ["given → true" if kind == "retrieved" else "true", *(f"{m} (* not among the true)" for m in methods)]
+        table = axes.table(cells, colLabels=head, cellLoc="left", loc="center")
+        table.auto_set_font_size(False)
+        table.set_fontsize(7)
+        table.scale(1, 4 if kind == "retrieved" else 2)
+    return drawing
+
+
+def _pages(record: Record, kind: str) -> list[list[dict[str, list[str]]]]:
+    return [part["extra"][kind] for part in record.parts.values() if kind in part["extra"]]
+
+
+def _others(image: dict[str, list[str]]) -> list[str]:
+    return [tag for tag in image["true"] if tag not in image["query"]]
+
+
+def _marked(image: dict[str, list[str]]) -> list[str]:
+    return [tag if tag in image["true"] else f"{tag}*" for tag in image["found"]]
+
+
+def _lines(tags: Sequence[str], width: int = 5) -> str:
+    return ",\n".join(", ".join(tags[i : i + width]) for i in range(0, len(tags), width))
+
 
 NOTHING = Outcome([])  # a method that does not take part
 SHOWN = 8  # images whose tags are shown
@@ -79,8 +127,8 @@ def _scores(
             fit_network(
                 kind, data.train, z_train, len(data.names),
                 vectors=data.vectors if task == "retrieval" else None,
-                seed=trial.seed * members + member, checkpoint_dir=trial.folder / f"{task}-{member}", progress=trial.progress,
-                **options,  # type: ignore[arg-type]
+                seed=trial.seed * members + member, checkpoint_dir=trial.folder / f"{task}-{member}",
+                progress=trial.progress, **options,  # type: ignore[arg-type]
             ),
             queries, z_test,
         )

@@ -7,14 +7,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from paper.baselines.graph import DescribedGraphNet, EdgeConvolution, EdgeNet, GraphConvolution, _Largest, neighbours
+from paper.baselines.networks import DescribedGraphNet, EdgeConvolution, EdgeNet, GraphConvolution, _Largest, neighbours
 from paper.experiments import clouds
 from paper.experiments import clouds_figures as figures
-from paper.experiments.clouds_augment import fading, still, stretched, turned
-from paper.experiments.clouds_data import SURFACES, generate
-from paper.experiments.clouds_model import Outer, SetNet, pooling_only, published
-from paper.experiments.clouds_recipe import DRAWS, accuracy
-from paper.experiments.clouds_sizes import any_size, nearly_whole, subset
+from paper.experiments.clouds_training import fading, still, stretched, turned
+from paper.datasets.clouds import SURFACES, generate
+from paper.experiments.clouds_training import Outer, SetNet, pooling_only, published
+from paper.experiments.clouds_training import DRAWS, accuracy
+from paper.experiments.clouds_training import any_size, nearly_whole, subset
 from torch.testing import assert_close
 
 from deepsets import Sets

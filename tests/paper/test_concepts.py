@@ -8,7 +8,7 @@ import pytest
 from paper.datasets import data_folder, glove, lda
 from paper.experiment import Trial
 from paper.experiments.concepts import EXPERIMENT, METRICS, PARTS
-from paper.experiments.concepts_methods import ask, generated
+from paper.experiments.concepts import ask, generated
 
 from deepsets.expand import RandomExpander
 

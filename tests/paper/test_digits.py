@@ -4,11 +4,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from paper.baselines.recurrent import Recurrent
+from paper.baselines.networks import Recurrent
 from paper.datasets.digits import deform, draw, small_images, sums
 from paper.experiments import digits_image, digits_text
-from paper.experiments.digits import curve, figure
-from paper.experiments.digits_model import Reader, sum_model
+from paper.experiments.digits_text import curve, figure
+from paper.experiments.digits_networks import Reader, sum_model
 from paper.experiments.digits_pools import train_on_pools
 from paper.metrics import exact_sums
 from torch import nn

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from paper.experiments import odd_one_out
-from paper.experiments.odd_figure import figure
-from paper.experiments.odd_model import Traits, ours, pooled, published, without_encoder
-from paper.experiments.odd_sets import moved, odd_sets, pairs, pool_for
+from paper.experiments.odd_one_out import figure
+from paper.experiments.odd_networks import Traits, ours, pooled, published, without_encoder
+from paper.datasets.celeba import moved, odd_sets, pairs, pool_for
 from paper.steps import train_by_steps
 from torch import nn
 from torch.nn import functional as F

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from paper.report import report as _report
-from paper.report.rows import number
+from paper.report.tables import number
 from typer.testing import CliRunner
 
 import paper

@@ -4,8 +4,8 @@ import torch
 from paper.datasets.popstats import TASKS, plug_in, population, posterior_mean, statistic
 from paper.experiment import Trial
 from paper.experiments.popstats import EXPERIMENT, TEST_SETS, Network, Whiten
-from paper.experiments.popstats_moments import log_moments
-from paper.record import Record
+from paper.experiments.popstats_methods import log_moments
+from paper.run import Record
 
 
 def test_the_statistics_have_their_closed_forms():

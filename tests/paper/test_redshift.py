@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from paper.datasets.redmapper import Galaxies, generate
+from paper.datasets.galaxies import Galaxies, generate
 from paper.experiments import redshift
 from torch.testing import assert_close
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from paper.datasets import coco, corel5k, flickr8k, tag_matrices
 from paper.datasets.captions import stemmer, words
-from paper.datasets.tagged import Tagged
+from paper.datasets.tagging import Tagged
 from scipy.sparse import csr_array
 
 

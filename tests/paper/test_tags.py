@@ -11,8 +11,8 @@ from hypothesis.extra.numpy import arrays
 from paper.baselines.tagging import LeastSquares
 from paper.datasets import corel5k
 from paper.experiments.tags import EXPERIMENT
-from paper.experiments.tags_data import generated
-from paper.experiments.tags_model import TagHeads, TagLoss, TagNetwork, as_sets, fit_network, network_scores
+from paper.datasets.tagging import generated
+from paper.experiments.tags_networks import TagHeads, TagLoss, TagNetwork, as_sets, fit_network, network_scores
 from paper.metrics import tag_scores, top_tags
 
 from paper import Outcome, Record, Trial

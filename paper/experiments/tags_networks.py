@@ -140,7 +140,7 @@ def fit_network(
     epochs: int = 10,
     learning_rate: float = 1e-3,
     seed: int = 0,
-    folder: Path | None = None,
+    checkpoint_dir: Path | None = None,
     progress: bool = False,
 ) -> TagNetwork | TagHeads:
     """Trains a network on the tag sets of images (arrays of ids), z (n, Z) their features, or None: tags only."""
@@ -155,7 +155,7 @@ def fit_network(
         TagLoss(frequency, balance=balance, alone=alone, drop=drop, candidates=candidates),
         Batch(as_sets(sets), z=None if z is None else torch.from_numpy(z)),
         epochs=epochs, learning_rate=learning_rate, weight_decay=0.05, micro_elements=None,
-        seed=seed, folder=folder, progress=progress,
+        seed=seed, checkpoint_dir=checkpoint_dir, progress=progress,
     )  # fmt: skip
     return network.eval()
 

@@ -7,18 +7,16 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from ..experiment import Experiment
-from ..record import Record, records, slug
-from ..registry import NAMES, experiment
+from ..experiment import NAMES, Experiment, get_experiment
+from ..runner import Record, records, slug
 from .page import Section, page
-from .rows import rows
-from .tables import markdown, table
+from .tables import markdown, rows, table
 
 
-def report(folder: str | Path = "results") -> tuple[Path, Path]:
+def write_report(folder: str | Path = "results") -> tuple[Path, Path]:
     """Writes `RESULTS.md` beside the folder of results, `report.html` and `figures/` into it; gives both files.
 
-    >>> report("results")  # doctest: +SKIP
+    >>> write_report("results")  # doctest: +SKIP
     (PosixPath('RESULTS.md'), PosixPath('results/report.html'))
 
     An experiment that has full runs is shown by these, else by its quick ones.
@@ -32,7 +30,7 @@ def report(folder: str | Path = "results") -> tuple[Path, Path]:
         mine = [record for record in found if record.experiment == name]
         full = any(record.full for record in mine)
         if mine:
-            sections.append(_section(experiment(name), [record for record in mine if record.full == full]))
+            sections.append(_section(get_experiment(name), [record for record in mine if record.full == full]))
     foot = _made_with(found)
     texts = []
     for section in sections:
