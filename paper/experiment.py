@@ -106,8 +106,6 @@ class Experiment:
         `seeds(full)`: by default three seeds for the full protocol.
     published : mapping
         `published[method, data, metric]` is the paper's number.
-    notes : str
-        How the methods differ, for the report.
     figures : mapping of str to callable
         `figures[title](records)` draws a matplotlib figure.
     show_data : collection of str
@@ -126,11 +124,16 @@ class Experiment:
     parts: Callable[[bool], Sequence[str]] = lambda full: ("all",)
     seeds: Callable[[bool], Sequence[int]] = lambda full: (0, 1, 2) if full else (0,)
     published: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
-    notes: str = ""
     figures: Mapping[str, Callable[[Sequence[Record]], Figure]] = field(default_factory=dict)
     show_data: Collection[str] = ()
     headlines: Sequence[Headline] = ()
     claims: Sequence[Claim] = ()
+
+    @property
+    def notes(self) -> str:
+        """How the methods differ, for the report: the text of `paper/notes/NAME.md`, "" if there is none."""
+        path = Path(__file__).parent / "notes" / f"{self.name}.md"
+        return " ".join(path.read_text(encoding="utf-8").split()) if path.exists() else ""
 
 
 _added: dict[str, dict[str, Method]] = {}

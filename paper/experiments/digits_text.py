@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 
 
 def measures(accuracy: dict[int, float]) -> list[Measure]:
-    """One row for each number of digits M."""
+    """Return one measure for each number of digits M."""
     return [Measure(f"M={size}", "accuracy", value) for size, value in accuracy.items()]
 
 
 def curve(records: Sequence[Record], method: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The numbers of digits M, and over the seeds the mean and the deviation of the accuracy: (K,) each."""
+    """Return the numbers of digits M, and mean and deviation of the accuracy over the seeds: (K,) each."""
     found: dict[int, list[float]] = {}
     for record in records:
         for part in record.parts.values() if record.method == method else ():
             for row in part["measures"]:
-                found.setdefault(int(row["data"].removeprefix("M=")), []).append(row["value"])
+                if row["data"].startswith("M="):
+                    found.setdefault(int(row["data"][2:]), []).append(row["value"])
     sizes = sorted(found)
     return np.array(sizes), np.array([np.mean(found[m]) for m in sizes]), np.array([np.std(found[m]) for m in sizes])
 
 
 def figure(records: Sequence[Record], most: int, bounds: Sequence[str] = ()) -> Figure:
-    """Accuracy against M up to `most`, a line and a band of one deviation for each method.
+    """Draw the accuracy against M up to `most`, a line and a band of one deviation for each method.
 
-    bounds: for these methods, dotted, what the error p of a single digit leaves of M of them, (1 − p)^M; p is the error
-        at M = 1.
+    For methods in `bounds` a dotted line shows (1 − p)^M, where p is the error of a single digit, at M = 1.
     """
     from matplotlib.figure import Figure
 
@@ -87,14 +87,15 @@ def gru() -> nn.Module:
 
 def _method(build: Callable[[], nn.Module], rate: float) -> Callable[[Trial, str], Outcome]:
     def run(trial: Trial, part: str) -> Outcome:
+        chosen = trial.choose(epochs=10, batch_size=256, rate=rate, sets=100_000 if trial.full else 20_000)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(trial.seed)
             model = build()
         source = torch.Generator().manual_seed(trial.seed)
-        sets = draw(DIGITS, 100_000 if trial.full else 20_000, (1, 10), source)
+        sets = draw(DIGITS, chosen.sets, (1, 10), source)
         train(
-            model, _absolute_error, Batch(sets, sums(sets, DIGITS)),
-            epochs=10, batch_size=256, learning_rate=rate, weight_decay=0.0,
+            model, absolute_error, Batch(sets, sums(sets, DIGITS)),
+            epochs=chosen.epochs, batch_size=chosen.batch_size, learning_rate=chosen.rate, weight_decay=0.0,
             seed=trial.seed, checkpoint_dir=trial.folder, progress=trial.progress,
         )  # fmt: skip
         return Outcome(measures(accuracy(model, 5000 if trial.full else 500, trial.seed)))
@@ -102,14 +103,15 @@ def _method(build: Callable[[], nn.Module], rate: float) -> Callable[[Trial, str
     return run
 
 
-def _absolute_error(model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+def absolute_error(model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
+    """Return the sum of the absolute errors, and their number."""
     assert isinstance(batch.y, Tensor)
     return (model(batch.sets)[:, 0] - batch.y).abs().sum(), len(batch.y)
 
 
 @torch.no_grad()
 def accuracy(model: nn.Module, count: int, seed: int) -> dict[int, float]:
-    """The share of exact sums, after rounding, over `count` sets of each size M; in float64."""
+    """Return the share of exact sums, after rounding, over `count` sets of each size M; in float64."""
     model = model.eval().double()
     source = torch.Generator().manual_seed(1_000_000 + seed)
     found = {}
@@ -138,9 +140,5 @@ EXPERIMENT = Experiment(
         "GRU": _method(gru, rate=1e-2),
     },
     published={("Deep Sets", f"M={size}", "accuracy"): 1.0 for size in range(5, 96, 5)},
-    notes=(
-        "All methods see the same sets as often, with the absolute error as loss and a cosine schedule; LSTM and GRU "
-        "in another order at every step, and with three times the parameters of Deep Sets."
-    ),
     figures={"Accuracy against the number of digits": lambda records: figure(records, 100)},
 )

@@ -228,19 +228,6 @@ EXPERIMENT = Experiment(
         ("Set pooling", "1 odd of 16", "accuracy"): 0.063,
         ("Deep Sets", "1 odd of 16", "accuracy"): 0.75,
     },
-    notes=(
-        "Only the places of the odd ones are labels, never an attribute; chance is 1 of 16. Set pooling is the "
-        "paper's baseline: pooled after the convolutions, then fully connected layers and a 16-way softmax. Ours: "
-        "residual convolutions read the log-odds of some traits that nobody named; the score of a member is the "
-        "likelihood of the set if it lacks two traits that all others have, and what three equivariant layers add to "
-        "it. The sigmoid variant takes the same score as the log-odds of being odd, for any number of odd ones. "
-        "Epochs: set pooling 2, Deep Sets 10, ours 60, the sigmoid variant 15; sets a step 512, ours 1,536. The "
-        "moving average of the weights is scored, of set pooling the last ones; the code of a test face is the mean "
-        "of its own and of its mirror image's, for all methods. Deep Sets has the layers of appendix I, with its "
-        "maximum before batch norm and ELU and a dropout of 0.2 after every third convolution; AdamW with a warm-up, "
-        "a cosine and clipped gradients takes the place of Adam, and 10 epochs are 660 steps. The images at hand have "
-        "89 x 109 pixels and are cut to the face. Settings were chosen on 1,300 of the training faces, held out."
-    ),
     figures={"Sets, the odd one framed, and the probabilities": figure},
     show_data=("Sets, the odd one framed, and the probabilities",),
 )

@@ -211,13 +211,6 @@ EXPERIMENT = Experiment(
         "Bayes": method(bayes, learns=False),
     },
     parts=parts,
-    notes=(
-        "Task 1 asks for the Gaussian entropy ½ log(2πe σ²); the authors' generator takes σ⁴ for σ². Rank 1 and random "
-        "ask, as that generator does, for the total correlation of the 32 coordinates. Ours: phi(x) = (x, x xᵀ), rho a "
-        "ridge regression on the logarithm of the covariance, whose groups of features were chosen on other seeds. Two "
-        "yardsticks learn nothing: the Gaussian plug-in puts the sample covariance into the formula (bias removed); "
-        "Bayes also knows Σ or v, and the law of the one parameter, so nothing can have a smaller expected error."
-    ),
     figures={
         "Found against true, N = 1024": found_against_true,
         "Squared error against the number of sets": error_against_sets,

@@ -231,16 +231,5 @@ EXPERIMENT = Experiment(
     parts=parts,
     published={("MLP", "redmapper", "scatter"): 0.026, ("Catalogue", "redmapper", "scatter"): 0.025}
     | {("Deep Sets", "redmapper", "scatter"): 0.023},
-    notes=(
-        "The equivariant network of the paper has 128-128-128-1 channels with tanh; the MLP has 183-183-183-1 on "
-        "single galaxies, so about as many weights. Both differ from the paper in a dropout of 0.1 (there 0.5), a "
-        "rate of 2e-3 (0.001) with a cosine, 150 epochs of 16 clusters on S-PLUS and 12 of 128 on the generated "
-        "catalogue. Ours is `MemberRegressor(impute=True)`, on the large catalogues with 8 epochs; its defaults were "
-        "chosen on the S-PLUS galaxies, with other folds. Catalogue is the estimate that the catalogue itself gives; "
-        "the generated one gives the truth with a scatter of our choice, 0.008 (1 + z), so it is no rival there. What "
-        "follows ± is the deviation over assignments to folds; the standard error is that over clusters, which the "
-        "seeds share: the lead is by how many of those of the paired difference a method is below the catalogue. On "
-        "S-PLUS that of ours is less than one: a tie."
-    ),
     figures={"Clusters, spectra, and what was found": panels},
 )

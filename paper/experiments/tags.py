@@ -240,14 +240,6 @@ EXPERIMENT = Experiment(
     },
     parts=lambda full: ("corel5k", "flickr8k") if full else ("generated",),
     published=_published(),
-    notes=(
-        "Corel5K: five tags from the image alone. Flickr8k-Tag: five random tags of an image are given (half of them "
-        "where it has fewer than ten), the others are looked for; blind methods do not see the image. Settings of the "
-        "baselines are chosen by three-fold cross-validation on the training images. Ours: the mean of three networks "
-        "with one output for each tag. Both learned rows take the frequency of tags out of their scores, which helps "
-        "rare tags; the baselines, as published, do not. Least Sq. balanced is least squares with its scores "
-        "divided by a power of the tag's deviation, chosen with the penalty."
-    ),
     figures={
         "Tags of eight test images": lambda records: figure(records, "tagged"),
         "The other tags of eight test images": lambda records: figure(records, "retrieved"),

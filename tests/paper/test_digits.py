@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paper.baselines.networks import Recurrent
 from paper.datasets.digits import deform, draw, small_images, sums
-from paper.experiments import digits_image, digits_text
-from paper.experiments.digits_text import curve, figure
 from paper.experiments.digits_networks import Reader, sum_model
 from paper.experiments.digits_pools import train_on_pools
+from paper.experiments.digits_text import curve, figure
 from paper.metrics import exact_sums
 from torch import nn
 from torch.testing import assert_close
@@ -18,6 +17,7 @@ from deepsets import Sets
 from deepsets.nn import DeepSet
 from deepsets.testing import assert_invariant
 from paper import Record, Trial
+from paper.experiments import digits_image, digits_text
 
 # ------------------------------------------------------------------------------------------------------ sets and images
 

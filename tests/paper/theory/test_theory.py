@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
 from paper.theory import (
     as_power_sums,
     as_sum,

@@ -2,8 +2,9 @@ import gzip
 
 import pytest
 import torch
-from paper.datasets import data_folder
 from paper.datasets.digits import mnist, read_idx
+
+from paper.datasets import data_folder
 
 here = pytest.mark.skipif(not (data_folder() / "mnist").exists(), reason="MNIST is not below $DEEPSETS_DATA")
 

@@ -8,18 +8,29 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from paper.baselines.networks import DescribedGraphNet, EdgeConvolution, EdgeNet, GraphConvolution, _Largest, neighbours
-from paper.experiments import clouds
-from paper.experiments import clouds_figures as figures
-from paper.experiments.clouds_training import fading, still, stretched, turned
 from paper.datasets.clouds import SURFACES, generate
-from paper.experiments.clouds_training import Outer, SetNet, pooling_only, published
-from paper.experiments.clouds_training import DRAWS, accuracy
-from paper.experiments.clouds_training import any_size, nearly_whole, subset
+from paper.experiments.clouds_training import (
+    DRAWS,
+    Outer,
+    SetNet,
+    accuracy,
+    any_size,
+    fading,
+    nearly_whole,
+    pooling_only,
+    published,
+    still,
+    stretched,
+    subset,
+    turned,
+)
 from torch.testing import assert_close
 
 from deepsets import Sets
 from deepsets.testing import assert_invariant
 from paper import Record, Trial
+from paper.experiments import clouds
+from paper.experiments import clouds_figures as figures
 
 TWO = Sets.from_list([torch.randn(size, 3, generator=torch.Generator().manual_seed(size)) for size in (30, 12)])
 

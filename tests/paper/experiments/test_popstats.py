@@ -3,9 +3,9 @@ import pytest
 import torch
 from paper.datasets.popstats import TASKS, plug_in, population, posterior_mean, statistic
 from paper.experiment import Trial
-from paper.experiments.popstats import EXPERIMENT, TEST_SETS, Network, Whiten
-from paper.experiments.popstats_methods import log_moments
-from paper.run import Record
+from paper.experiments.popstats import EXPERIMENT, TEST_SETS
+from paper.experiments.popstats_methods import Network, Whiten, log_moments
+from paper.runner import Record
 
 
 def test_the_statistics_have_their_closed_forms():
@@ -84,7 +84,7 @@ def test_moments_of_logarithms_are_those_of_the_sample_covariance():
 
 def test_the_quick_form_learns_and_the_figures_show_it(tmp_path, monkeypatch):
     monkeypatch.setitem(TEST_SETS, False, 60)
-    monkeypatch.setattr("deepsets.paper.popstats.QUICK_STEPS", 120)
+    monkeypatch.setattr("paper.experiments.popstats.QUICK_STEPS", 120)
     assert EXPERIMENT.parts(False) == [f"{t} N={n}" for t in ("rotation", "correlation-d16") for n in (128, 512)]
     records, errors = [], {}
     for method, run in EXPERIMENT.methods.items():
@@ -94,7 +94,7 @@ def test_the_quick_form_learns_and_the_figures_show_it(tmp_path, monkeypatch):
         assert (measure.data, measure.metric) == ("rotation N=128", "mse")
         errors[method] = measure.value
         records.append(Record.of(EXPERIMENT, False, method, 0))
-        records[-1].add("rotation N=128", outcome, 1.0, 1.0)
+        records[-1].add("rotation N=128", outcome, Trial(False, 0, tmp_path), 1.0, 1.0)
     spread = float(population("rotation", 60, 2000)[1].var())
     assert errors["SDM"] < 0.2 * spread and errors["Deep Sets"] < 0.2 * spread and errors["Ours"] < 0.01 * spread
     assert errors["Bayes"] < errors["Gaussian plug-in"]

@@ -1,6 +1,7 @@
 """Tag precision, recall, F1 and N+; the tagging networks; the experiment in small."""
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from paper.baselines.tagging import LeastSquares
-from paper.datasets import corel5k
+from paper.datasets.tagging import generated, load_corel5k
 from paper.experiments.tags import EXPERIMENT
-from paper.datasets.tagging import generated
 from paper.experiments.tags_networks import TagHeads, TagLoss, TagNetwork, as_sets, fit_network, network_scores
 from paper.metrics import tag_scores, top_tags
 
@@ -132,7 +132,7 @@ def test_the_page_of_tags_marks_what_is_not_true():
     pytest.importorskip("matplotlib")
     record = Record.of(EXPERIMENT, False, "Ours", 0)
     shown = {"true": ["sky", "sun", "sea"], "query": ["sky"], "found": ["sun", "cat"]}
-    record.add("generated", Outcome([], {"tagged": [shown], "retrieved": [shown]}), 0.0, 0.0)
+    record.add("generated", Outcome([], {"tagged": [shown], "retrieved": [shown]}), Trial(False, 0, Path()), 0.0, 0.0)
     for title, text in (("Tags of eight test images", "sky, sun, sea"), ("The other tags of", "sky\n→ sun, sea")):
         make = next(make for name, make in EXPERIMENT.figures.items() if name.startswith(title))
         (table,) = make([record]).axes[0].tables
@@ -143,7 +143,7 @@ def test_the_page_of_tags_marks_what_is_not_true():
 @pytest.mark.skipif("DEEPSETS_DATA" not in os.environ, reason="needs Corel5K below $DEEPSETS_DATA")
 def test_ridge_on_corel5k_gives_the_known_numbers():
     try:
-        data = corel5k.load()
+        data = load_corel5k()
     except FileNotFoundError:
         pytest.skip("Corel5K is not below $DEEPSETS_DATA")
     tagger = LeastSquares(3000 / 4500).fit(data.train.features, data.train.tags.toarray())

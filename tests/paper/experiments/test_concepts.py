@@ -5,12 +5,11 @@ import json
 
 import numpy as np
 import pytest
-from paper.datasets import data_folder, glove, lda
 from paper.experiment import Trial
-from paper.experiments.concepts import EXPERIMENT, METRICS, PARTS
-from paper.experiments.concepts import ask, generated
+from paper.experiments.concepts import EXPERIMENT, METRICS, PARTS, ask, generated
 
 from deepsets.expand import RandomExpander
+from paper.datasets import data_folder, glove, lda
 
 has_data = pytest.mark.skipif(
     not (data_folder() / "lda").exists() or not (data_folder() / "glove").exists(),
