@@ -112,16 +112,19 @@ def _method(build: Build) -> Callable[[Trial, str], Outcome]:
     return run
 
 
-def _network(pool: str, concat: bool) -> Build:
-    """The paper's sizes and loss; embeddings that start from the word vectors, centred and brought to deviation 1."""
+def network(pool: str, concat: bool) -> Build:
+    """Return the network of the paper, its sizes and loss; embeddings start from standardised word vectors."""
 
     def build(data: Concepts, trial: Trial) -> Expander:
         words, vectors = data.vectors
         start = (vectors - vectors.mean(0)) / vectors.std()
+        chosen = trial.choose(
+            epochs=60 if trial.full else 20, patience=8, learning_rate=3e-3, weight_decay=0.05, batch_size=64,
+            phi=(150, 150), rho=(150, 75), margin=1.0, query=(2, 10), negatives=256,
+        )  # fmt: skip
         return SetExpander(
-            pool, concat=concat, vectors=(words, start), epochs=60 if trial.full else 20, patience=8,
-            learning_rate=3e-3, weight_decay=0.05, random_state=trial.seed, checkpoint_dir=trial.folder,
-            verbose=trial.progress,
+            pool, concat=concat, vectors=(words, start), random_state=trial.seed, checkpoint_dir=trial.folder,
+            verbose=trial.progress, **vars(chosen),
         )  # fmt: skip
 
     return build
@@ -153,6 +156,17 @@ PUBLISHED = {
 }
 PARTS = ("lda-1k", "lda-3k", "lda-5k")
 
+BUILDS: dict[str, Build] = {
+    "Random": lambda data, trial: RandomExpander(random_state=trial.seed),
+    "Bayes Set": lambda data, trial: BayesianSets(),
+    "w2v Near": lambda data, trial: NearestVectors(data.vectors),
+    "NN-max": network("max", concat=False),
+    "NN-sum-con": network("sum", concat=True),
+    "NN-max-con": network("max", concat=True),
+    "Deep Sets": network("sum", concat=False),
+    "Ours": _ours,
+}
+
 EXPERIMENT = Experiment(
     name="concepts",
     title="Text concept retrieval",
@@ -162,16 +176,7 @@ EXPERIMENT = Experiment(
     ),
     reductions=_reductions,
     parts=lambda full: PARTS if full else ("generated",),
-    methods={
-        "Random": _method(lambda data, trial: RandomExpander(random_state=trial.seed)),
-        "Bayes Set": _method(lambda data, trial: BayesianSets()),
-        "w2v Near": _method(lambda data, trial: NearestVectors(data.vectors)),
-        "NN-max": _method(_network("max", concat=False)),
-        "NN-sum-con": _method(_network("sum", concat=True)),
-        "NN-max-con": _method(_network("max", concat=True)),
-        "Deep Sets": _method(_network("sum", concat=False)),
-        "Ours": _method(_ours),
-    },
+    methods={name: _method(build) for name, build in BUILDS.items()},
     published={
         (method, part, metric): float(value)
         for method, rows in PUBLISHED.items()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from paper.baselines.networks import DescribedGraphNet, EdgeConvolution, EdgeNet, GraphConvolution, _Largest, neighbours
+from paper.baselines.networks import DescribedGraphNet, EdgeNet
 from paper.datasets.clouds import SURFACES, generate
 from paper.experiments.clouds_training import (
     DRAWS,
@@ -33,41 +33,6 @@ from paper.experiments import clouds
 from paper.experiments import clouds_figures as figures
 
 TWO = Sets.from_list([torch.randn(size, 3, generator=torch.Generator().manual_seed(size)) for size in (30, 12)])
-
-
-# ---------------------------------------------------------------------------------------------------------------- graph
-
-
-@given(st.lists(st.integers(9, 25), min_size=1, max_size=3), st.integers(0, 1000))
-def test_neighbours_are_the_nearest_of_the_same_set(sizes, seed):
-    torch.manual_seed(seed)
-    sets = Sets.from_list([torch.randn(n, 3) for n in sizes])
-    near = neighbours(sets, 8)
-    distance = torch.cdist(sets.values, sets.values).masked_fill(sets.set_ids[:, None] != sets.set_ids, torch.inf)
-    assert near[:, 0].tolist() == list(range(sets.total))
-    assert_close(distance.gather(1, near), distance.sort(1).values[:, :9])
-
-
-def test_a_point_that_many_share_is_not_its_own_neighbour():
-    near = neighbours(Sets.from_list([torch.zeros(6, 3)]), 2)
-    assert all(i not in row and len(set(row)) == 2 for i, (_, *row) in enumerate(near.tolist()))
-
-
-def test_too_few_members_for_a_graph_are_refused():
-    with pytest.raises(ValueError, match="needs 8 neighbours in its set, but a set has 5 members"):
-        neighbours(Sets.from_list([torch.randn(20, 3), torch.randn(5, 3)]), 8)
-
-
-def test_convolutions_on_the_graph_equal_the_plain_loop():
-    torch.manual_seed(0)
-    x, near = torch.randn(42, 4, dtype=torch.float64), neighbours(TWO, 8)
-    mean, edge = GraphConvolution(4, 5).double(), EdgeConvolution(4, 5).double()
-    assert_close(mean(x, near), torch.stack([mean.map(x[rows].mean(0)) for rows in near]))
-    slow = [edge.member(x[i]) + edge.edge(x[rows] - x[i]).amax(0) for i, rows in enumerate(near)]
-    assert_close(edge(x, near), torch.stack(slow))
-    x = x.round(decimals=1).requires_grad_()  # some neighbours tie
-    grads = [torch.autograd.grad(out.square().sum(), x)[0] for out in (_Largest.apply(x, near), x[near].amax(1))]
-    assert_close(*grads)
 
 
 # ------------------------------------------------------------------------------------------------------------- networks

@@ -111,6 +111,23 @@ def test_the_published_convolutions_are_those_of_the_appendix():
     assert published(64).layers[0](torch.zeros(2, 3, 64, 64)).shape == (2, 256)
 
 
+def test_every_dense_layer_of_the_published_network_sees_the_other_members():
+    torch.manual_seed(0)
+    model = published(48).double().eval()
+    dense = [layer for layer in model.layers[1:] if any(True for _ in layer.parameters())]
+    assert [tuple(w.shape) for layer in dense for w in layer.parameters() if w.ndim == 2] == [
+        (256, 256), (256, 256), (128, 256), (128, 256), (1, 128), (1, 128),
+    ]  # fmt: skip
+    x = torch.randn(16, 256, dtype=torch.float64)
+    for layer, width in zip(dense, (256, 256, 128), strict=True):
+        one = x[:, :width]
+        weight, bias, context = (w.detach() for w in layer.parameters())
+        expected = one @ weight.T + bias - one.mean(0) @ context.T
+        assert_close(layer(Sets(one, torch.tensor([0, 16]))).values, expected)
+    kinds = [type(layer).__name__ for layer in model.layers[1:]]
+    assert kinds == ["Equivariant", "ELU", "SetDropout", "Equivariant", "ELU", "SetDropout", "Equivariant"]
+
+
 def test_set_pooling_cannot_tell_places_apart():
     torch.manual_seed(0)
     model = pooled(8).eval()

@@ -7,6 +7,9 @@ from paper.experiments.popstats import EXPERIMENT, TEST_SETS
 from paper.experiments.popstats_methods import Network, Whiten, log_moments
 from paper.runner import Record
 
+from deepsets import Sets
+from paper.experiments import popstats
+
 
 def test_the_statistics_have_their_closed_forms():
     alpha, mix = 0.7, np.random.default_rng(0).normal(size=(16, 20))
@@ -106,3 +109,16 @@ def test_the_quick_form_learns_and_the_figures_show_it(tmp_path, monkeypatch):
 
 def test_large_n_is_run_with_one_seed_only(tmp_path):
     assert EXPERIMENT.methods["SDM"](Trial(True, 1, tmp_path), "rotation N=4096").measures == []
+
+
+@pytest.mark.parametrize("method", [popstats.deep_sets, popstats.sdm, popstats.ours])
+def test_whitening_and_scaling_are_fitted_on_training_sets_only(method, tmp_path, monkeypatch):
+    """The answer for one test set must not change when the other test sets change."""
+    monkeypatch.setattr(popstats, "QUICK_STEPS", 20)
+    asked = population("rotation", 8, 2000)[0]
+    scaled = Sets.from_list([asked[0], *(100 * asked[i] for i in range(1, 8))])
+    one, other = (
+        method(Trial(False, 0, tmp_path / str(i)), "rotation", 32, a)[0] for i, a in enumerate((asked, scaled))
+    )
+    torch.testing.assert_close(one[0], other[0], rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(one[1:], other[1:], rtol=1e-3)

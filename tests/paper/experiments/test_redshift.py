@@ -108,3 +108,47 @@ def test_the_panels_show_every_number_of_spectra(tmp_path, monkeypatch):
     _, middle, right = redshift.panels([record]).axes
     most = max(np.bincount(SMALL.cluster, weights=np.isfinite(SMALL.z)))
     assert middle.get_xlim()[1] > most and len(right.get_lines()) == 2
+
+
+@pytest.mark.parametrize("equivariant", [False, True])
+def test_the_network_is_three_tanh_layers_and_a_linear_one(equivariant):
+    torch.manual_seed(0)
+    build = (lambda i, o: Equivariant(i, o, pool="mean")) if equivariant else torch.nn.Linear
+    model = redshift.network(build, 4, 8).double().eval()
+    x, sizes = torch.randn(6, 4, dtype=torch.float64), [4, 2]
+    weights = [w.detach() for w in model.parameters()]
+    step = 3 if equivariant else 2
+    assert len(weights) == 4 * step
+    expected = x
+    for number in range(4):
+        weight, bias, *context = weights[step * number : step * number + step]
+        layer = expected @ weight.T + bias
+        if context:
+            means = torch.cat([part.mean(0, keepdim=True).expand_as(part) for part in expected.split(sizes)])
+            layer = layer - means @ context[0].T
+        expected = layer.tanh() if number < 3 else layer
+    assert_close(model(Sets(x, torch.tensor([0, 4, 6]))).values, expected)
+    widths = [w.shape[0] for w in redshift.network(build, 17, 128).parameters() if w.ndim == 2]
+    assert widths == sorted([128] * (6 if equivariant else 3)) + [1] * (2 if equivariant else 1)
+    assert [layer.p for layer in model.layers if type(layer).__name__ == "SetDropout"] == [0.1] * 3
+
+
+@pytest.mark.parametrize("method", ["MLP", "Deep Sets", "Ours"])
+def test_scaling_is_fitted_on_training_rows_only(method, tmp_path, monkeypatch):
+    """The prediction for one test cluster must not change when another test cluster changes."""
+    rng = np.random.default_rng(0)
+    few = Galaxies(rng.normal(size=(80, 3)), rng.random(80), np.full(80, np.nan), np.arange(80) // 4)
+    other = few._replace(features=np.where(few.cluster[:, None] == 19, 1000 * few.features, few.features))
+    seen = []
+
+    def measures(part, about, found, known):
+        seen.append(found)
+        return [redshift.Measure(part, "scatter", 0.0)]
+
+    monkeypatch.setattr(redshift, "measures", measures)
+    monkeypatch.setattr(redshift, "folds", lambda *_: [(np.arange(64), np.arange(64, 80))])
+    for number, about in enumerate((few, other)):
+        monkeypatch.setattr(redshift, "galaxies", lambda part, full, about=about: about)
+        redshift.EXPERIMENT.methods[method](Trial(False, 0, tmp_path / str(number)), "generated")
+    np.testing.assert_allclose(seen[0][64:76], seen[1][64:76], rtol=1e-5, atol=1e-6)
+    assert not np.allclose(seen[0][76:], seen[1][76:])
