@@ -13,6 +13,7 @@ from deepsets.expand.metrics import mean_reciprocal_rank, median_rank, ranks, re
 
 from ..datasets.words import Vectors, cover, load_glove, load_topics
 from ..experiment import Experiment, Measure, Outcome, Trial
+from ..report.scoreboard import Claim, Headline, beats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -184,4 +185,17 @@ EXPERIMENT = Experiment(
         for metric, value in zip(METRICS, row, strict=True)
     },
     figures={"Recall": curves},
+    headlines=[
+        Headline(f"{part.upper().replace('K', 'k')}, {metric}", part, metric) for part in PARTS for metric in METRICS
+    ],
+    claims=[
+        Claim(
+            "Deep Sets outperforms all other approaches on LDA-3k and LDA-5k by any metric",
+            beats("Deep Sets", list(PUBLISHED)[:-1], [(part, metric) for part in PARTS[1:] for metric in METRICS]),
+        ),
+        Claim(
+            "on LDA-1k, all networks are behind w2v Near",
+            beats("w2v Near", list(PUBLISHED)[3:], [("lda-1k", metric) for metric in METRICS[:3]]),
+        ),
+    ],
 )

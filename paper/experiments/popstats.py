@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from deepsets.train import Batch, train
 
 from ..datasets.popstats import TASKS, Task, plug_in, population, posterior_mean
 from ..experiment import Experiment, Measure, Outcome, Trial
+from ..report.scoreboard import Claim, Headline, Scores, Verdict, beats
 from .popstats_methods import Network, Whiten, learn_from_moments
 
 if TYPE_CHECKING:
@@ -197,6 +199,23 @@ def reductions(full: bool) -> list[str]:
     ]
 
 
+SMALL = [(f"{task} N=128", "mse") for task in TASKS]
+
+
+def _high_dimension(scores: Scores) -> Verdict:
+    """Compare the errors at the largest N of each task in high dimension."""
+    found = []
+    for task in TASKS[1:]:
+        for n in sorted(STEPS, reverse=True):
+            pair = [scores(m, f"{task} N={n}", "mse") for m in ("Deep Sets", "SDM")]
+            if all(map(math.isfinite, pair)):
+                found.append((pair[0] / pair[1], f"{task} N={n}: {pair[0] / pair[1]:.2f} times the error of SDM"))
+                break
+    if not found:
+        return Verdict(None, "not measured on this data")
+    return Verdict(all(ratio < 1 for ratio, _ in found), "; ".join(text for _, text in found))
+
+
 EXPERIMENT = Experiment(
     name="popstats",
     title="Entropy and mutual information of Gaussians",
@@ -215,4 +234,11 @@ EXPERIMENT = Experiment(
         "Found against true, N = 1024": found_against_true,
         "Squared error against the number of sets": error_against_sets,
     },
+    headlines=[
+        Headline(f"{task}, N = {n}, squared error", f"{task} N={n}", "mse") for task in TASKS for n in (1024, 16384)
+    ],
+    claims=[
+        Claim("SDM has lower error than Deep Sets for small N", beats("SDM", ["Deep Sets"], SMALL)),
+        Claim("in high dimension Deep Sets has much lower error than SDM at large N", _high_dimension),
+    ],
 )

@@ -21,6 +21,7 @@ from ..datasets import data_folder
 from ..datasets.galaxies import Galaxies, generate, load_redmapper, load_splus
 from ..experiment import Experiment, Measure, Outcome, Trial
 from ..metrics import scatter
+from ..report.scoreboard import Claim, Headline, beats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -232,4 +233,18 @@ EXPERIMENT = Experiment(
     published={("MLP", "redmapper", "scatter"): 0.026, ("Catalogue", "redmapper", "scatter"): 0.025}
     | {("Deep Sets", "redmapper", "scatter"): 0.023},
     figures={"Clusters, spectra, and what was found": panels},
+    headlines=[
+        Headline("red-shift scatter, redMaPPer", "redmapper", "scatter"),
+        Headline("red-shift scatter, S-PLUS", "splus", "scatter", paper=0.023),
+    ],
+    claims=[
+        Claim(
+            "the other members of a cluster lower the scatter below that of an MLP",
+            beats("Deep Sets", ["MLP"], [(part, "scatter") for part in ("redmapper", "splus", "generated")]),
+        ),
+        Claim(
+            "… and below that of the catalogue's own estimate",
+            beats("Deep Sets", ["Catalogue"], [(part, "scatter") for part in ("redmapper", "splus")]),
+        ),
+    ],
 )

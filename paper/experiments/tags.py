@@ -14,6 +14,7 @@ from ..baselines.tagging import JEC, MBRM, FastTag, LeastSquares, Tagger, choose
 from ..datasets.tagging import Problem, problem
 from ..experiment import Experiment, Measure, Outcome, Trial
 from ..metrics import tag_scores, top_tags
+from ..report.scoreboard import Claim, Headline, beats
 from ..runner import Record
 from .concepts import METRICS, TOPS
 from .tags_networks import TagHeads, TagNetwork, fit_network, network_scores
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 METHODS = ("FastTag", "Deep Sets", "Ours")
+BASELINES = ["Least Sq.", "MBRM", "JEC", "FastTag"]
 
 
 def figure(records: Sequence[Record], kind: str) -> Figure:
@@ -244,4 +246,27 @@ EXPERIMENT = Experiment(
         "Tags of eight test images": lambda records: figure(records, "tagged"),
         "The other tags of eight test images": lambda records: figure(records, "retrieved"),
     },
+    headlines=[
+        Headline("Corel5K (paper: ESPgame), F1", "corel5k", "f1", paper=36),
+        Headline("Flickr8k-Tag (paper: COCO-Tag), recall@10", "flickr8k", "recall@10", paper=31.4),
+        Headline("Flickr8k-Tag (paper: COCO-Tag), median rank", "flickr8k", "median-rank", paper=28),
+    ],
+    claims=[
+        Claim(
+            "recall beats that of the best other approach",
+            beats("Deep Sets", BASELINES, [(part, "recall") for part in ("espgame", "corel5k")]),
+        ),
+        Claim(
+            "F1 is comparable to the best approaches (not below FastTag and least squares)",
+            beats("Deep Sets", ["FastTag", "Least Sq."], [(part, "f1") for part in ("espgame", "iaprtc12", "corel5k")]),
+        ),
+        Claim(
+            "Deep Sets clearly outperforms its blind form and nearest word vectors on tags of captions",
+            beats(
+                "Deep Sets",
+                ["Deep Sets (blind)", "w2v NN (blind)"],
+                [(part, metric) for part in ("coco-tag", "flickr8k") for metric in METRICS],
+            ),
+        ),
+    ],
 )

@@ -3,28 +3,61 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from deepsets.files import atomic_path
 
 from ..experiment import NAMES, Experiment, get_experiment
 from ..runner import Record, records, slug
-from .page import Section, page
-from .tables import markdown, rows, table
+from .scoreboard import Line, Verdict, scoreboard, verdicts, word
+from .tables import Table, markdown, markdown_table, rows, table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LONG = 12  # lines of a table from which on it is folded
+
+
+class Section(NamedTuple):
+    """One experiment: its text, differences from the paper, table, figures as (title, SVG), headlines and claims."""
+
+    name: str
+    title: str
+    about: str
+    runs: str
+    reductions: Sequence[str]
+    table: Table
+    figures: Sequence[tuple[str, str]]
+    private: Collection[str]
+    headlines: Sequence[Line]
+    claims: Sequence[tuple[str, Verdict]]
 
 
 def write_report(folder: str | Path = "results") -> tuple[Path, Path]:
-    """Writes `RESULTS.md` beside the folder of results, `report.html` and `figures/` into it; gives both files.
+    """Write `RESULTS.md` beside a folder of results, `report.html` and `figures/` into it.
 
-    >>> write_report("results")  # doctest: +SKIP
-    (PosixPath('RESULTS.md'), PosixPath('results/report.html'))
+    An experiment that has full runs is shown by these, otherwise by its quick ones.
 
-    An experiment that has full runs is shown by these, else by its quick ones.
+    Parameters
+    ----------
+    folder : path, default="results"
+        Folder of results.
+
+    Returns
+    -------
+    tuple of Path
+        The Markdown and the HTML file.
+
     """
+    from .page import page
+
     folder = Path(folder)
     found = records(folder)
     if not found:
-        raise FileNotFoundError(f"there are no results in {folder}: `deepsets paper run NAME` makes some.")
+        raise FileNotFoundError(f"there are no results in {folder}: run `python -m paper run NAME` first.")
     sections = []
     for name in NAMES:
         mine = [record for record in found if record.experiment == name]
@@ -32,47 +65,82 @@ def write_report(folder: str | Path = "results") -> tuple[Path, Path]:
         if mine:
             sections.append(_section(get_experiment(name), [record for record in mine if record.full == full]))
     foot = _made_with(found)
-    texts = []
-    for section in sections:
-        pictures = []
-        if section.private:
-            titles = "; ".join(section.private)
-            pictures.append(
-                f"Figures of data that may not be passed on are in the `report.html` that the command makes: {titles}."
-            )
-        for title, svg in [figure for figure in section.figures if figure[0] not in section.private]:
-            picture = folder / "figures" / f"{section.name}-{slug(title)}.svg"
-            _write(picture, svg)
-            pictures.append(f"![{title}]({folder.name}/figures/{picture.name})")
-        lines = [f"## {section.title}", section.about, markdown(section.table), *pictures]
-        if section.reductions:
-            lines.append("Against the protocol of the paper:\n" + "\n".join(f"- {line}" for line in section.reductions))
-        texts.append("\n\n".join(lines))
-    head = (
-        "# The paper's experiments, measured again\n\nMade by `deepsets paper report` from `results/`. Each cell: what "
-        "we measured, mean ± deviation over seeds, and in brackets the paper's number. **Bold**: the best of its line."
-    )
     return (
-        _write(folder.parent / "RESULTS.md", "\n\n".join([head, *texts, foot]) + "\n"),
+        _write(folder.parent / "RESULTS.md", _document(sections, folder, foot)),
         _write(folder / "report.html", page(sections, foot)),
     )
 
 
+def _document(sections: Sequence[Section], folder: Path, foot: str) -> str:
+    texts = [
+        "# The paper's experiments, measured again\n\nMade by `python -m paper report` from `results/`. First the "
+        "headline rows and the claims of the paper, then the details of each experiment.",
+        "## Scoreboard\n\nPaper: the published number. Deep Sets: the paper's method, run again; ✓ where it is at "
+        "least as good as published. Ours: the best method we know. Mean ± deviation over seeds.",
+        markdown(
+            ["experiment", "measured", "paper", "Deep Sets, re-run", "ours"],
+            [
+                [line.experiment, line.label, line.paper, line.faithful + (" ✓" if line.level else ""), line.best]
+                for section in sections
+                for line in section.headlines
+            ],
+        ),
+        "## Claims of the paper",
+        markdown(
+            ["experiment", "claim", "verdict", "why"],
+            [
+                [section.title, claim, f"**{word(verdict.holds)}**", verdict.why]
+                for section in sections
+                for claim, verdict in section.claims
+            ],
+        ),
+        "# Details\n\nEach cell: mean ± deviation over seeds, and in brackets the paper's number. **Bold**: the best "
+        "of its line.",
+    ]
+    texts += [_section_text(section, folder) for section in sections]
+    return "\n\n".join([*texts, foot]) + "\n"
+
+
+def _section_text(section: Section, folder: Path) -> str:
+    pictures = []
+    if section.private:
+        titles = "; ".join(section.private)
+        pictures.append(
+            f"Figures of data that may not be redistributed are in the `report.html` that the command makes: {titles}."
+        )
+    for title, svg in section.figures:
+        if title not in section.private:
+            picture = folder / "figures" / f"{section.name}-{slug(title)}.svg"
+            _write(picture, svg)
+            pictures.append(f"![{title}]({folder.name}/figures/{picture.name})")
+    made = markdown_table(section.table)
+    if len(section.table.lines) > LONG:
+        made = f"<details><summary>All {len(section.table.lines)} rows</summary>\n\n{made}\n\n</details>"
+    lines = [f"## {section.title}", section.about, section.runs, made, *pictures]
+    if section.reductions:
+        lines.append("Differences from the paper:\n" + "\n".join(f"- {line}" for line in section.reductions))
+    return "\n\n".join(line for line in lines if line)
+
+
 def _section(about: Experiment, found: list[Record]) -> Section:
-    made = table(rows(found), list(about.methods))
+    measured = rows(found)
     newest = max(found, key=lambda r: r.date)  # if the protocol changed, this one knows
-    text = (
-        f"Section {about.section} of the paper. Data: {newest.data}. "
-        f"{'Full' if newest.full else 'Quick'} protocol, {_seeds(found, about.seeds(newest.full))}; {_seconds(found)}. "
-        f"{about.notes}"
+    runs = (
+        f"Section {about.section} of the paper. Data: {newest.data}. {'Full' if newest.full else 'Quick'} protocol, "
+        f"{_seeds(found, about.seeds(newest.full))}. {_seconds(found)}."
     )
-    figures = [(title, _svg(draw, found)) for title, draw in about.figures.items()]
-    private = about.show_data if newest.full else ()
-    return Section(about.name, about.title, text.strip(), newest.reductions, made, figures, private)
+    return Section(
+        about.name, about.title, about.notes, runs, newest.reductions,
+        table(measured, list(about.methods)),
+        [(title, _svg(draw, found)) for title, draw in about.figures.items()],
+        about.show_data if newest.full else (),
+        scoreboard(about.title, about.headlines, measured),
+        verdicts(about.claims, measured),
+    )  # fmt: skip
 
 
 def _seeds(found: list[Record], asked: Sequence[int]) -> str:
-    """The seeds, and which methods have fewer of them: "seeds 0, 1 of 0, 1, 2 (LSTM, GRU: 0)"."""
+    """Return the seeds, and which methods have fewer of them: "seeds 0, 1 of 0, 1, 2 (LSTM, GRU: 0)"."""
     methods: dict[str, set[int]] = {}
     for record in found:
         methods.setdefault(record.method, set()).add(record.seed)
@@ -81,22 +149,22 @@ def _seeds(found: list[Record], asked: Sequence[int]) -> str:
     for method, seeds in methods.items():
         if seeds != every:
             fewer.setdefault(tuple(sorted(seeds)), []).append(method)
-    told = "; ".join(f"{', '.join(names)}: {', '.join(map(str, seeds))}" for seeds, names in fewer.items())
+    exceptions = "; ".join(f"{', '.join(names)}: {', '.join(map(str, seeds))}" for seeds, names in fewer.items())
     missing = f" of {', '.join(map(str, asked))}" if not every.issuperset(asked) else ""
     some = f"seed{'s' * (len(every) > 1)} {', '.join(map(str, sorted(every)))}"
-    return some + missing + (f" ({told})" if told else "")
+    return some + missing + (f" ({exceptions})" if exceptions else "")
 
 
 def _seconds(found: list[Record]) -> str:
-    """How long a run of each method took, mean over seeds: of a core, where that is known, else by the clock."""
+    """Return how long a run of each method took, mean over seeds: CPU seconds where known, else wall-clock seconds."""
     texts = []
     for method, runs in groupby(sorted(found, key=lambda r: r.method), key=lambda r: r.method):
         times = [sum(part.get("core_seconds", part["seconds"]) for part in run.parts.values()) for run in runs]
         texts.append(f"{method} {sum(times) / len(times):.0f} s")
-    return "a run took, in seconds of one core where they were taken, else by the clock: " + ", ".join(texts)
+    return "Mean time of a run (CPU seconds; wall-clock in early records): " + ", ".join(texts)
 
 
-def _svg(draw, found: Sequence[Record]) -> str:  # type: ignore[no-untyped-def]  # matplotlib is an extra, its types too
+def _svg(draw: Callable[[Sequence[Record]], Figure], found: Sequence[Record]) -> str:
     try:
         import matplotlib as mpl
     except ImportError:
@@ -115,8 +183,6 @@ def _made_with(found: list[Record]) -> str:
 
 
 def _write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     return path
