@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deepsets.expand import BayesianSets, BlendedExpander, Expander, NearestVectors, RandomExpander, SetExpander
+from deepsets.expand import BaseExpander, BayesianSets, BlendedExpander, NearestVectors, RandomExpander, SetExpander
 from deepsets.expand.metrics import mean_reciprocal_rank, median_rank, ranks, recall_at
 
 from ..datasets.words import Vectors, cover, load_glove, load_topics
@@ -69,7 +69,7 @@ def generated(seed: int = 0) -> Concepts:
     return Concepts(words, sets[:160], sets[160:180], sets[180:], vectors)
 
 
-def ask(expander: Expander, data: Concepts, part: str) -> Outcome:
+def ask(expander: BaseExpander, data: Concepts, part: str) -> Outcome:
     """The first five words of every test set are the query, the others are to be found among all words but those."""
     found: list[np.ndarray] = []
     for start in range(0, len(data.test), _BLOCK):
@@ -100,7 +100,7 @@ def curves(records: Sequence[Record]) -> Figure:
     return figure
 
 
-Build = Callable[[Concepts, Trial], Expander]
+Build = Callable[[Concepts, Trial], BaseExpander]
 
 
 def _method(build: Build) -> Callable[[Trial, str], Outcome]:
@@ -116,7 +116,7 @@ def _method(build: Build) -> Callable[[Trial, str], Outcome]:
 def network(pool: str, concat: bool) -> Build:
     """Return the network of the paper, its sizes and loss; embeddings start from standardised word vectors."""
 
-    def build(data: Concepts, trial: Trial) -> Expander:
+    def build(data: Concepts, trial: Trial) -> BaseExpander:
         words, vectors = data.vectors
         start = (vectors - vectors.mean(0)) / vectors.std()
         chosen = trial.choose(
@@ -131,10 +131,10 @@ def network(pool: str, concat: bool) -> Build:
     return build
 
 
-def _ours(data: Concepts, trial: Trial) -> Expander:
+def _ours(data: Concepts, trial: Trial) -> BaseExpander:
     questions = max(1, round(5000 / len(data.train))) if trial.full else 2
     return BlendedExpander(
-        vectors=cover(data.words, data.vectors), query=(5, 5), head=3.0, questions=questions, negatives=80,
+        vectors=cover(data.words, data.vectors), query=(5, 5), head=3.0, queries_per_set=questions, negatives=80,
         epochs=6, random_state=trial.seed,
     )  # fmt: skip
 

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from deepsets.nn import DeepSet, mlp
 from deepsets.sets import Sets
-from deepsets.train import Batch
-from deepsets.train.loop import Loss
+from deepsets.train import Batch, Loss
 
 from ..baselines.networks import Recurrent
 from ..datasets.digits import deform, draw, mnist, small_images, sums

@@ -3,10 +3,10 @@
 import sys
 from types import SimpleNamespace
 
-import paper.__main__
 import pytest
 
 import paper
+import paper.__main__
 from paper import Experiment, Measure, Outcome
 from paper import experiment as registry
 from paper.report import document

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from paper.__main__ import app
-from paper.experiment import isolated
 from typer.testing import CliRunner
 
 import paper
 from paper import load_methods
+from paper.__main__ import app
+from paper.experiment import isolated
 
 METHOD = """
 import paper

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from paper.metrics import exact_sums
 
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from paper.baselines.networks import EdgeConvolution, GraphConvolution, Recurrent, _Largest, neighbours
 from torch import nn
 from torch.testing import assert_close
 
 from deepsets import Sets
 from deepsets.testing import assert_invariant
+from paper.baselines.networks import EdgeConvolution, GraphConvolution, Recurrent, _Largest, neighbours
 
 TWO = Sets.from_list([torch.randn(size, 3, generator=torch.Generator().manual_seed(size)) for size in (30, 12)])
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from paper.baselines.tagging import JEC, MBRM, FastTag, LeastSquares, Scaling, choose
 from scipy.optimize import minimize
+
+from paper.baselines.tagging import JEC, MBRM, FastTag, LeastSquares, Scaling, choose
 
 ALL = [LeastSquares(), MBRM(), JEC(), FastTag()]
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from paper.datasets.digits import deform, draw, mnist, read_idx, small_images, sums
 from torch.testing import assert_close
 
 from paper.datasets import data_folder
+from paper.datasets.digits import deform, draw, mnist, read_idx, small_images, sums
 
 here = pytest.mark.skipif(not (data_folder() / "mnist").exists(), reason="MNIST is not below $DEEPSETS_DATA")
 

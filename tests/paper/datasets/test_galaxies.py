@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from paper.datasets.galaxies import generate, load_redmapper, load_splus
 
 from paper.datasets import data_folder
+from paper.datasets.galaxies import generate, load_redmapper, load_splus
 
 
 def needs(name):

@@ -5,6 +5,8 @@ import json
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
+
 from paper.datasets.captions import read_coco_captions, stemmer, words
 from paper.datasets.tagging import (
     PARTS,
@@ -17,7 +19,6 @@ from paper.datasets.tagging import (
     problem,
     read_matrix,
 )
-from scipy.sparse import csr_array
 
 
 @pytest.fixture

@@ -7,8 +7,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from deepsets import Sets
+from deepsets.testing import assert_invariant
+from paper import Record, Trial
 from paper.baselines.networks import DescribedGraphNet, EdgeNet
 from paper.datasets.clouds import SURFACES, generate
+from paper.experiments import clouds
+from paper.experiments import clouds_figures as figures
 from paper.experiments.clouds_training import (
     DRAWS,
     Outer,
@@ -24,13 +31,6 @@ from paper.experiments.clouds_training import (
     subset,
     turned,
 )
-from torch.testing import assert_close
-
-from deepsets import Sets
-from deepsets.testing import assert_invariant
-from paper import Record, Trial
-from paper.experiments import clouds
-from paper.experiments import clouds_figures as figures
 
 TWO = Sets.from_list([torch.randn(size, 3, generator=torch.Generator().manual_seed(size)) for size in (30, 12)])
 

@@ -6,12 +6,12 @@ import json
 import numpy as np
 import pytest
 import torch
-from paper.datasets.words import cover, load_glove, load_topics
-from paper.experiment import Trial
-from paper.experiments.concepts import BUILDS, EXPERIMENT, METRICS, PARTS, ask, generated
 
 from deepsets.expand import RandomExpander
 from paper.datasets import data_folder
+from paper.datasets.words import cover, load_glove, load_topics
+from paper.experiment import Trial
+from paper.experiments.concepts import BUILDS, EXPERIMENT, METRICS, PARTS, ask, generated
 
 has_data = pytest.mark.skipif(
     not (data_folder() / "lda").exists() or not (data_folder() / "glove").exists(),

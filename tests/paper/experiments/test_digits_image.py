@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from paper.datasets.digits import deform, small_images
-from paper.experiments.digits_networks import Reader, sum_model
 from torch import nn
 
 from deepsets.nn import DeepSet
 from paper import Trial
+from paper.datasets.digits import deform, small_images
 from paper.experiments import digits_image
+from paper.experiments.digits_networks import Reader, sum_model
 
 
 @pytest.mark.parametrize("copies", [0, 2])

@@ -3,13 +3,13 @@
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from paper.datasets.digits import draw
-from paper.experiments.digits_networks import Reader, sum_model
 from torch import nn
 from torch.testing import assert_close
 
 from deepsets import Sets
 from deepsets.testing import assert_invariant
+from paper.datasets.digits import draw
+from paper.experiments.digits_networks import Reader, sum_model
 
 
 @settings(deadline=None)

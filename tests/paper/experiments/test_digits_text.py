@@ -1,10 +1,10 @@
 """Sum of digits given as symbols: the networks, what they learn, and the figure."""
 
 import pytest
-from paper.experiments.digits_text import curve, figure
 
 from paper import Record, Trial
 from paper.experiments import digits_text
+from paper.experiments.digits_text import curve, figure
 
 
 def test_the_networks_have_the_sizes_of_the_notes():

@@ -6,10 +6,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from paper.datasets.celeba import moved, odd_sets, pairs, pool_for
-from paper.experiments.odd_networks import Traits, ours, pooled, published, without_encoder
-from paper.experiments.odd_one_out import figure
-from paper.steps import train_by_steps
 from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
@@ -19,7 +15,11 @@ from deepsets.nn import DeepSet
 from deepsets.testing import assert_equivariant
 from deepsets.train import Batch, CheckpointError
 from paper import Record, Trial
+from paper.datasets.celeba import moved, odd_sets, pairs, pool_for
 from paper.experiments import odd_one_out
+from paper.experiments.odd_networks import Traits, ours, pooled, published, without_encoder
+from paper.experiments.odd_one_out import figure
+from paper.steps import train_by_steps
 
 # ----------------------------------------------------------------------------------------------------------------- sets
 

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 import torch
+
+from deepsets import Sets
 from paper.datasets.popstats import TASKS, plug_in, population, posterior_mean, statistic
 from paper.experiment import Trial
+from paper.experiments import popstats
 from paper.experiments.popstats import EXPERIMENT, TEST_SETS
 from paper.experiments.popstats_methods import Network, Whiten, log_moments
 from paper.runner import Record
-
-from deepsets import Sets
-from paper.experiments import popstats
 
 
 def test_the_statistics_have_their_closed_forms():

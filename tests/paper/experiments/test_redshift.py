@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from paper.datasets.galaxies import Galaxies, generate
 from torch.testing import assert_close
 
 from deepsets import Sets
 from deepsets.nn import Equivariant
 from deepsets.train import Batch
 from paper import Trial
+from paper.datasets.galaxies import Galaxies, generate
 from paper.experiments import redshift
 
 SMALL = generate(clusters=30, seed=2)

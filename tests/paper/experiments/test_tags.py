@@ -9,13 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+
+from paper import Outcome, Record, Trial
 from paper.baselines.tagging import LeastSquares
 from paper.datasets.tagging import generated, load_corel5k
 from paper.experiments.tags import EXPERIMENT
 from paper.experiments.tags_networks import TagHeads, TagLoss, TagNetwork, as_sets, fit_network, network_scores
 from paper.metrics import tag_scores, top_tags
-
-from paper import Outcome, Record, Trial
 
 EMPTY = np.zeros(0, np.int64)
 

@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from paper.report.tables import number
 
 import paper
+from paper.report.tables import number
 
 from ..conftest import TOY
 
