@@ -160,7 +160,8 @@ PARTS = ("lda-1k", "lda-3k", "lda-5k")
 BUILDS: dict[str, Build] = {
     "Random": lambda data, trial: RandomExpander(random_state=trial.seed),
     "Bayes Set": lambda data, trial: BayesianSets(),
-    "w2v Near": lambda data, trial: NearestVectors(data.vectors),
+    "w2v Near": lambda data, trial: NearestVectors(data.vectors, center=False, components=0),
+    "w2v Near, centred": lambda data, trial: NearestVectors(data.vectors, center=True, components=2),
     "NN-max": network("max", concat=False),
     "NN-sum-con": network("sum", concat=True),
     "NN-max-con": network("max", concat=True),

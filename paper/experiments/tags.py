@@ -11,7 +11,7 @@ from deepsets.expand import NearestVectors
 from deepsets.expand.metrics import mean_reciprocal_rank, median_rank, ranks, recall_at
 
 from ..baselines.tagging import JEC, MBRM, FastTag, LeastSquares, Tagger, choose
-from ..datasets.tagging import Problem, problem
+from ..datasets.tagging import FILES, Problem, available, problem
 from ..experiment import Experiment, Measure, Outcome, Trial
 from ..metrics import tag_scores, top_tags
 from ..report.scoreboard import Claim, Headline, beats
@@ -84,14 +84,20 @@ def _tagger(candidates: Callable[[], Sequence[Tagger]]) -> Callable[[Trial, str]
     return run
 
 
-def _nearest(trial: Trial, part: str) -> Outcome:
-    data = problem(part)
-    if not data.retrieval:
-        return NOTHING
-    assert data.vectors is not None
-    known = np.flatnonzero(np.abs(data.vectors).sum(1))
-    expander = NearestVectors((known.tolist(), data.vectors[known])).fit(vocabulary=range(len(data.names)))
-    return retrieval(part, data, expander.scores(data.asked))
+def _nearest(center: bool) -> Callable[[Trial, str], Outcome]:
+    """Cosine to the sum of the word vectors of the query; centred: without mean and two principal directions."""
+
+    def run(trial: Trial, part: str) -> Outcome:
+        data = problem(part)
+        vectors = data.vectors if center else data.raw_vectors
+        if not data.retrieval or vectors is None:
+            return NOTHING
+        known = np.flatnonzero(np.abs(vectors).sum(1))
+        expander = NearestVectors((known.tolist(), vectors[known]), center=center, components=2 * center)
+        expander.fit(vocabulary=range(len(data.names)))
+        return retrieval(part, data, expander.scores(data.asked))
+
+    return run
 
 
 def _learned(kind: type[TagNetwork] | type[TagHeads], *, blind: bool = False) -> Callable[[Trial, str], Outcome]:
@@ -235,12 +241,13 @@ EXPERIMENT = Experiment(
         "MBRM": _tagger(lambda: [MBRM(w, m) for w in (0.01, 0.02, 0.03, 0.05) for m in (1e4, 1e5)]),
         "JEC": _tagger(lambda: [JEC(neighbours) for neighbours in (2, 3, 5, 10)]),
         "FastTag": _tagger(lambda: [FastTag(p, g, w) for p in (0.1, 0.3) for g in (10, 100) for w in (0.03, 0.1)]),
-        "w2v NN (blind)": _nearest,
+        "w2v NN (blind)": _nearest(center=False),
+        "w2v NN, centred (blind)": _nearest(center=True),
         "Deep Sets (blind)": _learned(TagNetwork, blind=True),
         "Deep Sets": _learned(TagNetwork),
         "Ours": _learned(TagHeads),
     },
-    parts=lambda full: ("corel5k", "flickr8k") if full else ("generated",),
+    parts=lambda full: ("corel5k", "flickr8k", *filter(available, FILES)) if full else ("generated",),
     published=_published(),
     figures={
         "Tags of eight test images": lambda records: figure(records, "tagged"),
