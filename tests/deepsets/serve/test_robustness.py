@@ -14,8 +14,8 @@ import pytest
 
 from deepsets.expand import BayesianSets
 from deepsets.serve import Limits, served
-from deepsets.serve.batching import Batching
-from deepsets.serve.limits import Refused
+from deepsets.serve.scheduler import Scheduler
+from deepsets.serve.limits import RequestError
 from tests.deepsets.serve.serving import running
 
 SETS = [["lion", "tiger", "puma"], ["tiger", "puma", "lynx"], ["oak", "elm", "fir"]]
@@ -210,7 +210,7 @@ def test_batching_keeps_order_and_separates_kinds_and_failures():
         await asyncio.sleep(0)
         asks.append(asyncio.create_task(batching.ask("b", 3, answer, "v")))  # takes the place of the one that left
         await asyncio.sleep(0)
-        with pytest.raises(Refused, match="6 requests wait already"):
+        with pytest.raises(RequestError, match="6 requests wait already"):
             await batching.ask("a", 3, answer, "too many")
         worker = asyncio.create_task(batching.work())
         found = await asyncio.gather(*asks, return_exceptions=True)

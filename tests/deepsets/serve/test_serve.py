@@ -7,8 +7,8 @@ from deepsets import save
 from deepsets.estimators import MemberClassifier, OddOneOut, SetClassifier, SetRegressor
 from deepsets.expand import BayesianSets, NearestVectors
 from deepsets.serve import Limits, check_address, create_app, load, served
-from deepsets.serve.expanders import Query
-from deepsets.serve.static import page_files
+from deepsets.serve.expanders import ExpansionQuery as Query
+from deepsets.serve.page_files import page_files
 from tests.deepsets.serve.serving import running
 
 BEASTS = ["lion", "tiger", "puma", "leopard", "lynx"]
