@@ -192,7 +192,7 @@ def create_app(
             )
         else:
             check_count(len(asked.candidates), "`candidates`")
-            candidates = model.resolve_all(asked.candidates, "`candidates`")
+            candidates = model.resolve_each(asked.candidates, "`candidates`")
             found = await alone((model.name, "score"), 1, client, model.score, members, candidates, asked.z)
         return json_response({"model": model.name, "scores": found, "unknown": unknown})
 
@@ -201,7 +201,8 @@ def create_app(
         """Tell how well each member goes with the others, and which one is odd, if any."""
         model = model_for(asked.model, "fits", ServedExpander)
         check_count(len(asked.query), "the query", min(limits.fits, limits.elements))
-        members = model.resolve_all(asked.query, "the query", asked.z)
+        model.check_context(asked.z)
+        members = model.resolve_each(asked.query, "the query")
         found = await alone((model.name, "fits"), len(members), client, model.fits, members, asked.z)
         return json_response({"model": model.name, **found})
 

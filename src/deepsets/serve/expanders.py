@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..expand import odd_member
-from ..expand.topk import top
+from ..expand import UnknownElement, Vocabulary, odd_member, top_k
 from .limits import Limits
 from .models import Served, to_json
 
@@ -62,8 +61,8 @@ class ServedExpander(Served):
         count = len(model.vocabulary_)
         super().__init__(name, model, examples, about or f"{type(model).__name__} over {count:,} elements")
         self.abilities = ["expand", "score", "fits"]
-        self._position = {element: i for i, element in enumerate(model.vocabulary_)}
-        self._folded = {str(element).casefold(): element for element in reversed(model.vocabulary_)}
+        self._vocabulary = Vocabulary(model.vocabulary_)
+        self._position = self._vocabulary.ids
         self.complete = Completion(model.vocabulary_)
 
     def max_batch(self, limits: Limits) -> int:
@@ -72,39 +71,33 @@ class ServedExpander(Served):
 
     def known(self, elements: list[Any]) -> tuple[list[Any], list[Any]]:
         """Split elements into known ones, in the spelling of the vocabulary, and unknown ones."""
-        found, unknown = [], []
-        for element in elements:
-            match = element if element in self._position else self._folded.get(str(element).strip().casefold())
-            (unknown if match is None else found).append(element if match is None else match)
-        return found, list(dict.fromkeys(unknown))
+        parsed = self._vocabulary.parse(elements)
+        return parsed.members, [unknown.element for unknown in parsed.unknown]
 
     def resolve(self, members: list[Any], z: list[float] | None) -> tuple[list[Any], list[Any]]:
         """Known and unknown members of a query, at least one of them known."""
-        found, unknown = self.known(members)
-        if not found:
-            raise ValueError(self._unknown_message(unknown, "the query"))
-        self._check_context(z)
-        return found, unknown
+        parsed = self._vocabulary.parse(members)
+        if not parsed.members:
+            raise ValueError(self._unknown_message(parsed.unknown, "the query"))
+        self.check_context(z)
+        return parsed.members, [unknown.element for unknown in parsed.unknown]
 
-    def resolve_all(self, members: list[Any], where: str, z: list[float] | None = None) -> list[Any]:
-        """Members in the spelling of the vocabulary, all of them known."""
-        found, unknown = self.known(members)
+    def resolve_each(self, members: list[Any], where: str) -> list[Any]:
+        """Members in the spelling of the vocabulary, one for one; all must be known."""
+        places = [self._vocabulary.find(member) for member in members]
+        unknown = [
+            UnknownElement(m, self._vocabulary.suggest(m)) for m, i in zip(members, places, strict=True) if i is None
+        ]
         if unknown:
             raise ValueError(self._unknown_message(unknown, where))
-        if where == "the query":
-            self._check_context(z)
-        return found
+        return [self.model.vocabulary_[i] for i in places if i is not None]
 
-    def _unknown_message(self, unknown: list[Any], where: str) -> str:
-        listed = "; ".join(self._suggestion(element) for element in unknown[:5])
-        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-        return f"{where} holds elements that are not in the vocabulary of {len(self._position)}: {listed}{more}."
+    def _unknown_message(self, unknown: list[UnknownElement], where: str) -> str:
+        listed = "; ".join(map(str, unknown[:5])) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
+        return f"{where} holds elements that are not in the vocabulary of {len(self._position)}: {listed}."
 
-    def _suggestion(self, element: Any) -> str:
-        similar = ", ".join(map(str, self.complete.similar(str(element))))
-        return repr(element)[:60] + (f" (similar: {similar})" if similar else "")
-
-    def _check_context(self, z: list[float] | None) -> None:
+    def check_context(self, z: list[float] | None) -> None:
+        """Refuse a context of the wrong size."""
         if (len(z) if z else 0) != self.context:
             found = f"{len(z)} numbers were" if z else "none was"
             raise ValueError(f"{self.name} needs z of {self.context} numbers for each set; {found} given.")
@@ -130,7 +123,7 @@ class ServedExpander(Served):
         found = np.searchsorted(near, taken)
         found = found[near.take(found, mode="clip") == taken]
         left[found] = False
-        chosen = near[top(row[near], query.k, left)]
+        chosen = near[top_k(row[near], query.k, left)]
         words = self.model.vocabulary_
         return [{"element": words[i], "score": s} for i, s in zip(chosen.tolist(), to_json(row[chosen]), strict=True)]
 
@@ -195,14 +188,6 @@ class Completion:
             if len(found) < limit:
                 found |= dict.fromkeys(self._find(text, limit + len(found)))
         return [self._elements[i] for i in list(found)[:limit]]
-
-    def similar(self, word: str) -> list[Any]:
-        """Up to three elements that share the longest beginning with an unknown word."""
-        typed, low, high = _normalize(word)[:40], 1, len(_normalize(word)[:40])
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self._find("\n" + typed[:middle], 1) else (low, middle - 1)
-        return self(typed[:low], 3) if low > 1 else []
 
     def _find(self, pattern: str, limit: int) -> list[int]:
         """Numbers of the first words with the pattern, in order, each once."""

@@ -98,11 +98,11 @@ def served(name: str, model: Any, examples: list[list[Any]] | None = None, about
     Served
         The model, for `create_app` and `serve`.
     """
-    from ..expand import Expander
+    from ..expand import BaseExpander
     from .estimators import ServedEstimator
     from .expanders import ServedExpander
 
-    kind = ServedExpander if isinstance(model, Expander) else ServedEstimator
+    kind = ServedExpander if isinstance(model, BaseExpander) else ServedEstimator
     return kind(name, model, examples, about)
 
 
