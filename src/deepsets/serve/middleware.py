@@ -65,6 +65,7 @@ class Middleware:
         self._token = None if token is None else token.encode()
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        """Handle one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return

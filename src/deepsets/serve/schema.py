@@ -24,6 +24,8 @@ class _Question(BaseModel):
 
 
 class ExpandQuestion(_Question):
+    """Body of ``/v1/expand``."""
+
     query: Elements = Field(min_length=1, examples=[["lion", "tiger"]])
     k: StrictInt = Field(10, ge=1)
     exclude: Elements = []
@@ -31,17 +33,23 @@ class ExpandQuestion(_Question):
 
 
 class ScoreQuestion(_Question):
+    """Body of ``/v1/score``."""
+
     query: Elements = Field(min_length=1)
     candidates: Elements | None = Field(None, description="By default the vocabulary, in its order.")
     z: Context = None
 
 
 class FitsQuestion(_Question):
+    """Body of ``/v1/fits``."""
+
     query: Elements = Field(min_length=2)
     z: Context = None
 
 
 class SetsQuestion(_Question):
+    """Body of ``/v1/predict`` and ``/v1/explain``."""
+
     sets: Annotated[list[Members], Field(fail_fast=True)] = Field(min_length=1, examples=[[[[0.1, 0.2], [0.3, 0.4]]]])
     z: Rows | None = Field(None, description="One row per set, for models that need it.")
 
@@ -52,36 +60,50 @@ class _Answer(BaseModel):
 
 
 class Found(BaseModel):
+    """A candidate."""
+
     element: Element
     score: float | None = Field(description="null for an element that cannot be scored")
 
 
 class ExpandAnswer(_Answer):
+    """Answer of ``/v1/expand``."""
+
     candidates: list[Found]
     unknown: list[Element] = Field(description="elements of the question that the model does not know")
 
 
 class ScoreAnswer(_Answer):
+    """Answer of ``/v1/score``."""
+
     scores: list[float | None]
     unknown: list[Element] = Field(description="elements of the query that the model does not know")
 
 
 class FitsAnswer(_Answer):
+    """Answer of ``/v1/fits``."""
+
     fits: list[float | None] = Field(description="how well each member goes with the others")
     odd: int | None = Field(description="position of the member that does not belong, if one stands out")
 
 
 class PredictAnswer(_Answer):
+    """Answer of ``/v1/predict``."""
+
     predictions: list[Any] = Field(description="one per set; for member models a list per set")
     probabilities: list[Any] | None = Field(None, description="in the order of the model's classes")
 
 
 class ExplainAnswer(_Answer):
+    """Answer of ``/v1/explain``."""
+
     contributions: list[list[float | list[float]]] = Field(description="for each member one number, or one per class")
     predictions: list[Any]
 
 
 class ModelCard(BaseModel):
+    """What a model is and can do."""
+
     model_config = ConfigDict(populate_by_name=True)
     name: str
     kind: str = Field(description="expander or estimator")
@@ -97,17 +119,25 @@ class ModelCard(BaseModel):
 
 
 class ModelList(BaseModel):
+    """Answer of ``/v1/models``."""
+
     models: list[ModelCard]
     default: str
 
 
 class Completions(BaseModel):
+    """Answer of ``/v1/complete``."""
+
     elements: list[Element]
 
 
 class Health(BaseModel):
+    """Answer of the health checks."""
+
     status: str
 
 
 class Problem(BaseModel):
+    """An error."""
+
     error: str = Field(description="what is wrong, as a sentence")
