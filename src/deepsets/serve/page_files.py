@@ -1,4 +1,4 @@
-"""The files of the explorer page, read once: a request can only name one of them."""
+"""Files of the explorer page, read once at start: a request can only name one of them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,36 @@ _KINDS = {
 
 
 class File(NamedTuple):
-    """A file with its media type and a tag that changes with it."""
+    """A file of the page.
+
+    Attributes
+    ----------
+    content : bytes
+        What is sent.
+    media_type : str
+        Its type.
+    etag : str
+        Changes with the content.
+    """
 
     content: bytes
-    kind: str
-    tag: str
+    media_type: str
+    etag: str
 
 
 def page_files(folder: Path = Path(__file__).parent / "page") -> dict[str, File]:
-    """Paths of the server to files: `/page/NAME` for each, and `/` for index.html."""
+    """Map paths of the server to files: ``/page/NAME`` for each, and ``/`` for index.html.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the files are.
+
+    Returns
+    -------
+    dict
+        Path to `File`.
+    """
     paths = sorted(path for path in folder.rglob("*") if path.suffix in _KINDS) if folder.is_dir() else []
     files = {}
     for path in paths:
