@@ -37,7 +37,7 @@ class Scored(torch.nn.Module):
         super().__init__()
         self.scores = scores
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         return self.scores
 
 

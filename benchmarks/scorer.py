@@ -22,15 +22,15 @@ def run() -> list[dict[str, object]]:
     network = ScoreNetwork(
         CANDIDATES, 50, 0, 0, phi=(150, 150), rho=(150, 75), pool="sum", concat=False, dropout=0.0
     ).eval()  # fmt: skip
-    phi = network.elements(torch.arange(CANDIDATES), None)
+    phi = network.encode_elements(torch.arange(CANDIDATES), None)
     scorer = Scorer(network, CANDIDATES)
     scorer.put(0, phi)
-    asked = network.ask(Sets(phi[: 5 * QUERIES], torch.arange(0, 5 * QUERIES + 1, 5)), None)
-    one, keys, weight = asked.at(slice(0, 1)), network.keys(phi).T.contiguous(), torch.randn(75, 150)
+    asked = network.encode_queries(Sets(phi[: 5 * QUERIES], torch.arange(0, 5 * QUERIES + 1, 5)), None)
+    one, keys, weight = asked.select(slice(0, 1)), network.keys(phi).T.contiguous(), torch.randn(75, 150)
     out = torch.empty(75, CANDIDATES)
     ways: dict[str, Callable[[], object]] = {"deepsets": lambda: scorer.scores(one)}
     ways["its matrix product alone"] = lambda: torch.mm(weight, keys, out=out)
     rows = versus(f"scorer, one query, {CANDIDATES} candidates", ways, repeats=31)
     ways = {"deepsets": lambda: scorer.scores(asked)}
-    ways["one query at a time"] = lambda: [scorer.scores(asked.at(slice(q, q + 1))) for q in range(QUERIES)]
+    ways["one query at a time"] = lambda: [scorer.scores(asked.select(slice(q, q + 1))) for q in range(QUERIES)]
     return rows + versus(f"scorer, {QUERIES} queries, {CANDIDATES} candidates", ways, repeats=3, warmup=1)

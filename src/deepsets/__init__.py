@@ -12,7 +12,17 @@ if TYPE_CHECKING:
     from .io import ModelFolderError, export_onnx, export_program, load, save
 
 __version__ = version("deepsets")
-__all__ = ["ModelFolderError", "Sets", "__version__", "export_onnx", "export_program", "load", "nn", "save", "show_versions"]
+__all__ = [
+    "ModelFolderError",
+    "Sets",
+    "__version__",
+    "export_onnx",
+    "export_program",
+    "load",
+    "nn",
+    "save",
+    "show_versions",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Scores of all candidates for a query, in one pass over their keys and in bounded memory."""
+"""One query against all candidates, fast and in bounded memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .network import Asked, ScoreNetwork
+from .network import EncodedQueries, ScoreNetwork
 
 # Candidates at a time. CPU time of a query over 61,127 candidates, 150 x 75, float32, beside 15.4 ms for its matrix
 # product alone: 21.7 ms in blocks of 256, 20.6 in 512, 18.8 in 1024, 17.7 in 2048, 21.2 in 4096. bfloat16 was slower
@@ -19,10 +19,10 @@ class Scorer:
 
     >>> from deepsets import Sets
     >>> network = ScoreNetwork(9, 4, 0, 0, phi=(8, 8), rho=(8, 4), pool="sum", concat=False, dropout=0.0).eval()
-    >>> phi = network.elements(torch.arange(9), None)
+    >>> phi = network.encode_elements(torch.arange(9), None)
     >>> scorer = Scorer(network, 9)
     >>> scorer.put(0, phi)
-    >>> scorer.scores(network.ask(Sets(phi[:5], torch.tensor([0, 2, 5])), None)).shape  # two queries
+    >>> scorer.scores(network.encode_queries(Sets(phi[:5], torch.tensor([0, 2, 5])), None)).shape  # two queries
     (2, 9)
 
     What is left of ρ for each candidate is an addition, a ReLU and small matrix products. A bias a before a ReLU costs
@@ -30,13 +30,6 @@ class Scorer:
     all candidates, into the next bias. Keys lie in blocks (blocks, H, 2048), candidates along the last axis, where the
     products are fastest. All queries of a batch meet a block while it is in cache, in the same few buffers, so
     memory over the keys is that of the answer.
-
-    Parameters
-    ----------
-    network : ScoreNetwork
-        The fitted network.
-    count : int
-        How many candidates there are; :meth:`put` stores them.
     """
 
     def __init__(self, network: ScoreNetwork, count: int) -> None:
@@ -51,25 +44,17 @@ class Scorer:
 
     @torch.no_grad()
     def put(self, start: int, phi: Tensor) -> None:
-        """Store the keys of candidates.
-
-        Parameters
-        ----------
-        start : int
-            Number of the first of them, a multiple of the block size.
-        phi : Tensor of shape (n, latent)
-            The candidates after phi.
-        """
+        """The candidates from number `start` on, a multiple of the block size: (n, latent)."""
         for i, part in enumerate(self.network.keys(phi).split(self.size), start // self.size):
             self.keys[i, :, : len(part)] = part.T
 
     @torch.no_grad()
-    def scores(self, asked: Asked) -> np.ndarray:
+    def scores(self, asked: EncodedQueries) -> np.ndarray:
         """Score all candidates.
 
         Parameters
         ----------
-        asked : Asked
+        asked : EncodedQueries
             Q queries.
 
         Returns

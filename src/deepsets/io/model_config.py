@@ -30,13 +30,13 @@ def registry() -> dict[str, type]:
     from .. import expand
 
     classes = [e.SetRegressor, e.SetClassifier, e.MemberRegressor, e.MemberClassifier, e.OddOneOut]
-    classes += [c for c in vars(expand).values() if isinstance(c, type) and issubclass(c, expand.Expander)]
-    return {kind.__name__: kind for kind in classes if kind is not expand.Expander}
+    classes += [c for c in vars(expand).values() if isinstance(c, type) and issubclass(c, expand.BaseExpander)]
+    return {kind.__name__: kind for kind in classes if kind is not expand.BaseExpander}
 
 
 def to_config(estimator: Any, weights: str, elsewhere: Collection[str] = ()) -> dict[str, Any]:
     """The contents of config.json. weights: sha256 of the weights file; elsewhere: what is learnt and stands in it."""
-    not_kept = {*NOT_KEPT, *getattr(estimator, "_not_saved", ())}
+    not_kept = {*NOT_KEPT, *getattr(estimator, "not_saved", ())}
     params = {name: value for name, value in estimator.get_params().items() if name not in not_kept}
     if isinstance(params.get("random_state"), np.random.RandomState):
         params["random_state"] = None  # a generator in the middle of its stream is no setting

@@ -16,7 +16,6 @@ from safetensors import SafetensorError
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
-from .expander_folder import names, pack, unpack
 from .model_card import card
 from .model_config import ModelFolderError, parse, registry, to_config, to_estimator
 
@@ -51,11 +50,16 @@ def save(estimator: Any, path: str | Path, overwrite: bool = False) -> Path:
     path = Path(path)
     check_free(path, overwrite)
     if expander:
-        tensors = pack(estimator)
+        try:
+            tensors, _ = estimator.get_state()
+        except ValueError as error:
+            raise ModelFolderError(str(error)) from None
     else:
         tensors = {n: t.detach().cpu().contiguous().clone() for n, t in estimator.network_.state_dict().items()}
     weights = safetensors.torch.save(tensors)
-    config = to_config(estimator, hashlib.sha256(weights).hexdigest(), names(tensors) if expander else ())
+    config = to_config(
+        estimator, hashlib.sha256(weights).hexdigest(), {name.split(".")[0] for name in tensors} if expander else ()
+    )
     history = getattr(estimator, "history_", None)
     text = card(config, path.name or "model", history[-1]["loss"] if history else None)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,11 +99,12 @@ def load(path: str | Path) -> Any:
             )
         tensors = _tensors(weights)
         if hasattr(estimator, "expand"):
-            tensors = unpack(estimator, tensors)
-        if hasattr(estimator, "_new_network"):
+            try:
+                estimator.set_state(tensors, {n: v for n, v in vars(estimator).items() if n.endswith("_")})
+            except ValueError as error:
+                raise ModelFolderError(f"{error}") from None
+        else:
             estimator.network_ = _network(estimator, tensors)
-        if hasattr(estimator, "expand"):
-            estimator._after_load()
     except ModelFolderError as error:
         raise ModelFolderError(f"{path} cannot be loaded: {error}") from None
     return estimator

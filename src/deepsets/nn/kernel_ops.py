@@ -67,7 +67,7 @@ def _again(function: Callable[..., Any], inputs: tuple[Tensor, ...], grads: tupl
 
 
 def _sets(offsets: Tensor, members: Tensor) -> Sets:
-    return Sets._trusted(members, offsets)
+    return Sets.unchecked(members, offsets)
 
 
 class Operator:
@@ -76,7 +76,7 @@ class Operator:
     def __init__(
         self, name: str, forward: Callable[..., Any], fake: Callable[..., Any], setup: Any = None, backward: Any = None
     ) -> None:
-        self.forward = forward
+        self.forward = forward  # without autograd
         self.operator = torch.library.custom_op(f"deepsets::{name}", forward, mutates_args=())
         self.operator.register_fake(fake)
         self.apply: Any = forward

@@ -6,8 +6,7 @@ The conventions are those of :mod:`deepsets.nn.kernels_numba`.
 
 from __future__ import annotations
 
-
-from .kernels_numba import compiled, _exp, _expm1
+from .kernels_numba import _exp, _expm1, compiled
 
 LINEAR, TANH, RELU, ELU = 0, 1, 2, 3
 CODES = {None: LINEAR, "tanh": TANH, "relu": RELU, "elu": ELU}
@@ -37,7 +36,7 @@ def segment_softmax_sum(low, high, scores, values, offsets, weights, peak, total
                 found = True
             for h in range(heads):
                 x, y = scores[i, h], peak[b, h]
-                peak[b, h] = x if (x > y) | (x != x) else y
+                peak[b, h] = x if (x > y) | (x != x) else y  # noqa: PLR0124  # nan wins, and stays
         for i in range(start, stop):
             weight = weights[i] if weights.shape[0] else scores.dtype.type(1)
             if weight <= 0:

@@ -119,14 +119,14 @@ def segment_extremum(low, high, values, offsets, sign, best, winners):
             if sign > 0:
                 for d in range(width):
                     x, y = values[i, d], best[b, d]
-                    wins = (x > y) | (x != x)  # nan wins, and stays
+                    wins = (x > y) | (x != x)  # noqa: PLR0124  # nan wins, and stays
                     best[b, d] = x if wins else y
                     place[d] = row if wins else place[d]
                     ties[d] = np.int32(1) if wins else ties[d] + np.int32(x == y)
             else:
                 for d in range(width):
                     x, y = values[i, d], best[b, d]
-                    wins = (x < y) | (x != x)
+                    wins = (x < y) | (x != x)  # noqa: PLR0124  # nan wins, and stays
                     best[b, d] = x if wins else y
                     place[d] = row if wins else place[d]
                     ties[d] = np.int32(1) if wins else ties[d] + np.int32(x == y)
@@ -235,7 +235,7 @@ _ONE, _ZERO, _SMALLEST = np.float32(1), np.float32(0), np.float32(-87.3)
 
 @overload(_exp)
 def _exp_of(x):
-    """exp as a Taylor series after x = k ln 2 + r: within 2 ulp, and vectorised, where math.exp is called per number."""
+    """Taylor series of exp after x = k ln 2 + r: within 2 ulp, and vectorised, unlike math.exp."""
     if x != types.float32:
         return lambda x: math.exp(x)
 
@@ -252,7 +252,7 @@ def _exp_of(x):
 
 @overload(_expm1)
 def _expm1_of(x):
-    """exp(x) - 1 without cancellation for small x."""
+    """Series of exp(x) - 1, without cancellation for small x."""
     if x != types.float32:
         return lambda x: math.expm1(x)
 
@@ -287,7 +287,7 @@ def segment_exp_sum(low, high, values, offsets, weights, peak, total):
                 found = True
             for d in range(width):
                 x, y = values[i, d], peak[b, d]
-                peak[b, d] = x if (x > y) | (x != x) else y
+                peak[b, d] = x if (x > y) | (x != x) else y  # noqa: PLR0124  # nan wins, and stays
         for i in range(start, stop):
             weight = weights[i] if weights.shape[0] else values.dtype.type(1)
             if weight > 0:

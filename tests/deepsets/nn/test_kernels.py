@@ -1,7 +1,8 @@
-"""The compiled kernels against arithmetic written out, on every path: eager, compiled, exported, transformed, threaded."""
+"""The compiled kernels against arithmetic written out: eager, compiled, exported, transformed, threaded."""
 
 import os
 import threading
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -40,8 +41,7 @@ def members(sets: Sets) -> list[tuple[torch.Tensor, torch.Tensor]]:
     flat = sets.materialize()
     weights = torch.ones(flat.total) if flat.weights is None else flat.weights
     bounds = flat.offsets.tolist()
-    pairs = zip(bounds, bounds[1:], strict=False)
-    return [(flat.values[a:b].double(), weights[a:b].double()) for a, b in pairs]
+    return [(flat.values[a:b].double(), weights[a:b].double()) for a, b in pairwise(bounds)]
 
 
 # --------------------------------------------------------------------------------------------------------- values
@@ -117,7 +117,7 @@ def test_the_equivariant_update_is_an_addition_and_an_activation(dtype, activati
 
 def test_nan_reaches_the_maximum_and_the_minimum():
     x = torch.tensor([[1.0], [torch.nan], [3.0], [2.0], [5.0]])
-    sets = Sets._trusted(x, torch.tensor([0, 3, 5]))
+    sets = Sets.unchecked(x, torch.tensor([0, 3, 5]))
     for kernel, best in ((kernels.segment_max, 5.0), (kernels.segment_min, 2.0)):
         found = kernel(x, sets)
         assert bool(found[0].isnan()) and float(found[1]) == best
@@ -161,7 +161,7 @@ def test_attention_sums_have_the_gradients_of_finite_differences_twice():
     weights = torch.tensor([1.0, 0.5, 0.0, 2.0, 0.3, 3.0], dtype=torch.float64)
 
     def attention(s, v):
-        _, total, sums = kernels.segment_softmax_sum(s, v, Sets._trusted(v, offsets), weights)
+        _, total, sums = kernels.segment_softmax_sum(s, v, Sets.unchecked(v, offsets), weights)
         return sums / torch.where(total > 0, total, 1)[..., None]
 
     assert torch.autograd.gradcheck(attention, (scores, values))
@@ -247,12 +247,12 @@ def test_offsets_that_leave_the_batch_are_refused():
     x = torch.randn(5, 2)
     for offsets in ([0, 3, 6], [0, 4, 2, 5], [1, 5]):
         with pytest.raises(ValueError, match=r"offsets must rise from 0 to the number of members, 5; found"):
-            kernels.segment_sum(x, Sets._trusted(x, torch.tensor(offsets)))
+            kernels.segment_sum(x, Sets.unchecked(x, torch.tensor(offsets)))
 
 
 def everything(x: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
     """All operators in one function."""
-    sets = Sets._trusted(x, offsets)
+    sets = Sets.unchecked(x, offsets)
     parts = [kernels.segment_sum(x, sets), kernels.segment_max(x, sets), kernels.segment_min(x, sets)]
     parts += [*kernels.segment_moments(x, sets), kernels.segment_exp_sum(x, sets)[1]]
     parts += [kernels.segment_softmax_sum(x[:, :1], x[:, None], sets)[2][:, 0]]
@@ -294,7 +294,7 @@ def test_exported_programs_work_with_the_operators_and_without():
 
     class Plain(torch.nn.Module):
         def forward(self, x, offsets):
-            return kernels.segment_max(x, Sets._trusted(x, offsets))
+            return kernels.segment_max(x, Sets.unchecked(x, offsets))
 
     slow = torch.stack([x[:4].amax(0), torch.zeros(WIDTH), x[4], x[5:].amax(0)])
     for module, uses in ((Operators(), True), (Plain(), False)):
