@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ..nn.kernels import implementation
 from .evaluate import evaluate
 from .expand import expand
 from .explain import explain
@@ -24,7 +25,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(version("deepsets"))
+        typer.echo(f"deepsets {version('deepsets')} (kernels: {implementation()})")
         raise typer.Exit
 
 

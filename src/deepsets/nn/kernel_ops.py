@@ -22,7 +22,10 @@ from .parallel import run
 checks = False  # tests switch this on: kernels trust their offsets, a wrong one would read foreign memory
 
 _NO_IDS = np.zeros(0, np.int64)
-_NOTHING = {torch.float32: np.zeros(0, np.float32), torch.float64: np.zeros(0, np.float64)}
+_NOTHING: dict[torch.dtype, np.ndarray] = {
+    torch.float32: np.zeros(0, np.float32),
+    torch.float64: np.zeros(0, np.float64),
+}
 
 
 def _precision(values: Tensor) -> torch.dtype:
@@ -64,7 +67,7 @@ def _again(function: Callable[..., Any], inputs: tuple[Tensor, ...], grads: tupl
 
 
 def _sets(offsets: Tensor, members: Tensor) -> Sets:
-    return Sets._trusted(members, offsets)
+    return Sets.unchecked(members, offsets)
 
 
 class Operator:
@@ -73,16 +76,15 @@ class Operator:
     def __init__(
         self, name: str, forward: Callable[..., Any], fake: Callable[..., Any], setup: Any = None, backward: Any = None
     ) -> None:
-        self.forward = forward
+        self.forward = forward  # without autograd
         self.operator = torch.library.custom_op(f"deepsets::{name}", forward, mutates_args=())
         self.operator.register_fake(fake)
         self.apply: Any = forward
         if backward is not None:
             self.operator.register_autograd(backward, setup_context=setup)
-            self.apply = type(name, (torch.autograd.Function,), {
-                "forward": staticmethod(_with_context(forward, setup)),
-                "backward": staticmethod(backward),
-            }).apply  # fmt: skip
+            methods = {"forward": staticmethod(_with_context(forward, setup)), "backward": staticmethod(backward)}
+            function: Any = type(name, (torch.autograd.Function,), methods)
+            self.apply = function.apply
 
     def __call__(self, *inputs: Any) -> Any:
         if type(inputs[0]) is Tensor and not torch.compiler.is_compiling():

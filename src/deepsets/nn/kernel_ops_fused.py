@@ -202,6 +202,7 @@ class ExtremumWithValues(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, offsets: Tensor, sign: int) -> tuple[Tensor, Tensor]:
+        """Return a view of the values, and the extremum."""
         best, winners = segment_extremum.forward(values, offsets, sign)
         ctx.save_for_backward(values, best, winners, offsets)
         ctx.sign = sign
@@ -209,6 +210,7 @@ class ExtremumWithValues(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None]:
+        """Add the share of the winners to the gradient of the values."""
         values, best, winners, offsets = ctx.saved_tensors
         if torch.is_grad_enabled():
             name = "amax" if ctx.sign > 0 else "amin"
@@ -227,6 +229,7 @@ class AddBroadcast(torch.autograd.Function):
     def forward(
         ctx: Any, values: Tensor, per_set: Tensor, offsets: Tensor, activation: plain.Activation | None
     ) -> Tensor:
+        """Change the values in place."""
         from . import kernels_fused as loops
 
         single = values.dtype == torch.float32 or activation == "relu"  # in float64 torch has the faster tanh and exp
@@ -242,6 +245,7 @@ class AddBroadcast(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        """Compute the gradients of the values, and their sums over each set."""
         from . import kernels_fused as loops
 
         offsets, result = ctx.saved_tensors

@@ -2,16 +2,17 @@
 
 The conventions are those of :mod:`deepsets.nn.kernels_numba`.
 """
+# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
-from .kernels_numba import _compiled, _exp, _expm1
+from .kernels_numba import _exp, _expm1, compiled
 
 LINEAR, TANH, RELU, ELU = 0, 1, 2, 3
 CODES = {None: LINEAR, "tanh": TANH, "relu": RELU, "elu": ELU}
 
 
-@_compiled()
+@compiled()
 def segment_softmax_sum(low, high, scores, values, offsets, weights, peak, total, sums, shares):
     """Sums of the values (N, V, D) weighed by the exponentials of the scores (N, H); head h reads values h mod V.
 
@@ -35,7 +36,7 @@ def segment_softmax_sum(low, high, scores, values, offsets, weights, peak, total
                 found = True
             for h in range(heads):
                 x, y = scores[i, h], peak[b, h]
-                peak[b, h] = x if (x > y) | (x != x) else y
+                peak[b, h] = x if (x > y) | (x != x) else y  # noqa: PLR0124  # nan wins, and stays
         for i in range(start, stop):
             weight = weights[i] if weights.shape[0] else scores.dtype.type(1)
             if weight <= 0:
@@ -52,7 +53,7 @@ def segment_softmax_sum(low, high, scores, values, offsets, weights, peak, total
                     sums[b, h, d] += share * values[i, kind, d]
 
 
-@_compiled(fastmath={"reassoc", "contract", "nsz"})
+@compiled(fastmath={"reassoc", "contract", "nsz"})
 def segment_softmax_sum_backward(low, high, grad_total, grad_sums, values, shares, offsets, grad_scores, grad_values):
     """The gradients of the scores and of the values."""
     heads, kinds, width = shares.shape[1], values.shape[1], values.shape[2]
@@ -72,7 +73,7 @@ def segment_softmax_sum_backward(low, high, grad_total, grad_sums, values, share
                         grad_values[i, kind, d] += share * grad_sums[b, h, d]
 
 
-@_compiled()
+@compiled()
 def add_broadcast(low, high, values, per_set, offsets, activation):
     """values[i] = activation(values[i] + per_set[b]), in place."""
     width = values.shape[1]
@@ -100,7 +101,7 @@ def add_broadcast(low, high, values, per_set, offsets, activation):
                     values[i, d] += per_set[b, d]
 
 
-@_compiled()
+@compiled()
 def add_broadcast_backward(low, high, grad, result, offsets, activation, out, per_set):
     """out[i] = grad[i] · activation', per_set[b] = Σ out[i]; the slope follows from the result of the activation."""
     width = grad.shape[1]

@@ -7,6 +7,7 @@ order, so a sum has the same bits in every batch. An optional array that is abse
 Importing this module imports numba; :mod:`deepsets.nn.kernels` does so on the first large batch. The compiled code of
 each kernel and dtype is cached on disk (see `NUMBA_CACHE_DIR` in numba's documentation).
 """
+# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from numba import njit, types
 from numba.extending import overload
 
 
-def _compiled(**options: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def compiled(**options: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Compile on the first call with each dtype; keep the code on disk where a folder can be written."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -34,7 +35,7 @@ def _compiled(**options: Any) -> Callable[[Callable[..., None]], Callable[..., N
 # ------------------------------------------------------------------------------------------------ sum, broadcast
 
 
-@_compiled()
+@compiled()
 def segment_sum(low, high, values, offsets, element_ids, weights, out):
     """out[b] = Σ w_i x_i, with x_i = values[element_ids[i]] where `element_ids` is present."""
     width = values.shape[1]
@@ -61,7 +62,7 @@ def segment_sum(low, high, values, offsets, element_ids, weights, out):
             i += 1
 
 
-@_compiled()
+@compiled()
 def broadcast(low, high, per_set, offsets, weights, out):
     """out[i] = w_i per_set[b] for the members i of set b."""
     width = per_set.shape[1]
@@ -76,7 +77,7 @@ def broadcast(low, high, per_set, offsets, weights, out):
                     out[i, d] = per_set[b, d]
 
 
-@_compiled()
+@compiled()
 def broadcast_to_elements(low, high, per_set, offsets, element_ids, weights, out):
     """out[element_ids[i]] += w_i per_set[b]: sets share elements, so one thread runs it for all sets."""
     width = per_set.shape[1]
@@ -95,7 +96,7 @@ def broadcast_to_elements(low, high, per_set, offsets, element_ids, weights, out
 # -------------------------------------------------------------------------------------------------- maximum, minimum
 
 
-@_compiled()
+@compiled()
 def segment_extremum(low, high, values, offsets, sign, best, winners):
     """best[b] = max x_i (sign 1) or min x_i (sign -1); winners: the row of the winner, or minus the number of ties."""
     width = values.shape[1]
@@ -118,14 +119,14 @@ def segment_extremum(low, high, values, offsets, sign, best, winners):
             if sign > 0:
                 for d in range(width):
                     x, y = values[i, d], best[b, d]
-                    wins = (x > y) | (x != x)  # nan wins, and stays
+                    wins = (x > y) | (x != x)  # noqa: PLR0124  # nan wins, and stays
                     best[b, d] = x if wins else y
                     place[d] = row if wins else place[d]
                     ties[d] = np.int32(1) if wins else ties[d] + np.int32(x == y)
             else:
                 for d in range(width):
                     x, y = values[i, d], best[b, d]
-                    wins = (x < y) | (x != x)
+                    wins = (x < y) | (x != x)  # noqa: PLR0124  # nan wins, and stays
                     best[b, d] = x if wins else y
                     place[d] = row if wins else place[d]
                     ties[d] = np.int32(1) if wins else ties[d] + np.int32(x == y)
@@ -133,7 +134,7 @@ def segment_extremum(low, high, values, offsets, sign, best, winners):
             winners[b, d] = place[d] if ties[d] == 1 else -ties[d]
 
 
-@_compiled()
+@compiled()
 def segment_extremum_backward(low, high, grad, winners, values, best, offsets, add, out):
     """Give grad[b] to the winner of each channel, in equal parts where members tie; add: to what `out` holds."""
     width = values.shape[1]
@@ -167,7 +168,7 @@ def segment_extremum_backward(low, high, grad, winners, values, best, offsets, a
 # --------------------------------------------------------------------------------------------------------- deviations
 
 
-@_compiled()
+@compiled()
 def segment_moments(low, high, values, offsets, weights, mean, squares):
     """mean[b] = Σ w_i x_i / Σ w_i and squares[b] = Σ w_i (x_i - mean[b])²."""
     width = values.shape[1]
@@ -196,7 +197,7 @@ def segment_moments(low, high, values, offsets, weights, mean, squares):
                 squares[b, d] += apart * apart * weight
 
 
-@_compiled()
+@compiled()
 def segment_moments_backward(low, high, grad_mean, grad_squares, values, mean, offsets, weights, out):
     """out[i] = w_i (grad_mean[b] / Σ w + 2 grad_squares[b] (x_i - mean[b]))."""
     width = values.shape[1]
@@ -218,11 +219,11 @@ def segment_moments_backward(low, high, grad_mean, grad_squares, values, mean, o
 # -------------------------------------------------------------------------------- exponentials: logsumexp, attention
 
 
-def _exp(x):  # type: ignore[no-untyped-def]  # replaced by the overload below
+def _exp(x):  # replaced by the overload below
     raise NotImplementedError
 
 
-def _expm1(x):  # type: ignore[no-untyped-def]
+def _expm1(x):
     raise NotImplementedError
 
 
@@ -233,12 +234,12 @@ _ONE, _ZERO, _SMALLEST = np.float32(1), np.float32(0), np.float32(-87.3)
 
 
 @overload(_exp)
-def _exp_of(x):  # type: ignore[no-untyped-def]
-    """Exp as a Taylor series after x = k ln 2 + r: within 2 ulp, and vectorised, where math.exp is called per number."""
+def _exp_of(x):
+    """Taylor series of exp after x = k ln 2 + r: within 2 ulp, and vectorised, unlike math.exp."""
     if x != types.float32:
         return lambda x: math.exp(x)
 
-    def single(x):  # type: ignore[no-untyped-def]
+    def single(x):
         shifted = x * _LOG2E + _MAGIC
         k = shifted - _MAGIC
         r = (x - k * _LN2_HIGH) - k * _LN2_LOW
@@ -250,12 +251,12 @@ def _exp_of(x):  # type: ignore[no-untyped-def]
 
 
 @overload(_expm1)
-def _expm1_of(x):  # type: ignore[no-untyped-def]
-    """exp(x) - 1 without cancellation for small x."""
+def _expm1_of(x):
+    """Series of exp(x) - 1, without cancellation for small x."""
     if x != types.float32:
         return lambda x: math.expm1(x)
 
-    def single(x):  # type: ignore[no-untyped-def]
+    def single(x):
         shifted = x * _LOG2E + _MAGIC
         k = shifted - _MAGIC
         r = (x - k * _LN2_HIGH) - k * _LN2_LOW
@@ -267,7 +268,7 @@ def _expm1_of(x):  # type: ignore[no-untyped-def]
     return single
 
 
-@_compiled()
+@compiled()
 def segment_exp_sum(low, high, values, offsets, weights, peak, total):
     """peak[b] = max x_i over members with a weight, total[b] = Σ w_i exp(x_i - peak[b])."""
     width = values.shape[1]
@@ -286,7 +287,7 @@ def segment_exp_sum(low, high, values, offsets, weights, peak, total):
                 found = True
             for d in range(width):
                 x, y = values[i, d], peak[b, d]
-                peak[b, d] = x if (x > y) | (x != x) else y
+                peak[b, d] = x if (x > y) | (x != x) else y  # noqa: PLR0124  # nan wins, and stays
         for i in range(start, stop):
             weight = weights[i] if weights.shape[0] else values.dtype.type(1)
             if weight > 0:
@@ -294,7 +295,7 @@ def segment_exp_sum(low, high, values, offsets, weights, peak, total):
                     total[b, d] += _exp(values[i, d] - peak[b, d]) * weight
 
 
-@_compiled()
+@compiled()
 def segment_exp_sum_backward(low, high, grad, values, peak, offsets, weights, out):
     """out[i] = grad[b] w_i exp(x_i - peak[b])."""
     width = values.shape[1]

@@ -30,15 +30,10 @@ def segment_sum(values: Tensor, sets: Sets, weights: Tensor | None = None) -> Te
 
 def segment_extremum(values: Tensor, sets: Sets, reduce: str) -> Tensor:
     """(N, D) -> (B, D): amax or amin of each channel; members that tie share the gradient."""
-    start = values.new_zeros(sets.shape[0], values.shape[1])
-    return start.scatter_reduce(0, sets.set_ids[:, None].expand_as(values), values, reduce, include_self=False)
-
-
-def extremum_share(values: Tensor, best: Tensor, grad: Tensor, ids: Tensor) -> Tensor:
-    """The gradient of an extremum with respect to the values, in a form that can be differentiated again."""
-    wins = (values == best.index_select(0, ids)).to(grad.dtype)
-    ties = torch.zeros_like(best).index_add(0, ids, wins).clamp(min=1)
-    return wins * (grad / ties).index_select(0, ids)
+    # torch counts the start among the ties even with include_self=False, so it must equal no value.
+    start = values.new_full((sets.shape[0], values.shape[1]), torch.nan)
+    best = start.scatter_reduce(0, sets.set_ids[:, None].expand_as(values), values, reduce, include_self=False)
+    return torch.where((sets.sizes > 0)[:, None], best, 0)
 
 
 def segment_moments(values: Tensor, sets: Sets, weights: Tensor | None, counts: Tensor) -> tuple[Tensor, Tensor]:

@@ -107,7 +107,7 @@ _helpers: _Helpers | None = None
 
 def helpers(wanted: int) -> _Helpers:
     """The helper threads of this process, at least `wanted`; a forked process starts its own."""
-    global _helpers
+    global _helpers  # noqa: PLW0603  # one pool per process
     found = _helpers
     if found is None or found.process != os.getpid() or found.threads < wanted:
         with _lock:
