@@ -79,8 +79,10 @@ def train_by_steps(
     model, loss, make, count, epochs, pool, settings
         See `StepData` and `deepsets.train.train`.
     rate, weight_decay : float
-        Of AdamW, or of ``optimizer(groups, rate)``: matrices and kernels decay, biases and scales do not. The rate
-        rises over a tenth of the training and falls as a cosine to 0.
+        Learning rate and weight decay: matrices and kernels decay, biases and scales do not. The rate rises over a
+        tenth of the training and falls as a cosine to 0.
+    optimizer : callable, optional
+        ``optimizer(groups, rate)`` returns a torch optimizer; AdamW by default.
     average : float
         Share of the moving average of the weights that is kept at each step; 0 keeps the last weights.
     bfloat16 : bool
@@ -96,8 +98,11 @@ def train_by_steps(
             {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
         ]
         made = (optimizer or partial(torch.optim.AdamW, fused=True))(groups, rate)
-        # Clipped in the precision of the weights, unlike in the loop: the stored results were computed so.
-        made.register_step_pre_hook(lambda *_: nn.utils.clip_grad_norm_(parameters, 1.0) and None)
+
+        def clip(*_: object) -> None:  # in the precision of the weights, unlike in the loop: as for the stored results
+            nn.utils.clip_grad_norm_(parameters, 1.0)
+
+        made.register_step_pre_hook(clip)
         return made
 
     chosen = {"rate": rate, "weight_decay": weight_decay, **(settings or {})}
