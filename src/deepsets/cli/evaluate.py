@@ -8,62 +8,58 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from .output import names, progress, sentences, show, show_json
+from .errors import user_errors
+from .output import names, show_result
 
 
-@sentences
+@user_errors
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A model folder.")],
     table: Annotated[Path, typer.Argument(help="Parquet, CSV, Arrow/Feather, JSON lines or NPZ.")],
-    target: Annotated[str | None, typer.Option(help="The column with the truth (default: as in the fit).")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The column with the true values (default: as in the fit).")
+    ] = None,
     by: Annotated[str | None, typer.Option(help="The column that names the set (default: as in the fit).")] = None,
     z_columns: Annotated[
         str | None, typer.Option(help="Columns known of the whole set (default: as in the fit).")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Compares the answers with the targets in the table.
+    """Compare predictions with the targets in the table.
 
     Numbers: r2, rmse and mae. Classes: accuracy and log loss (nats). Odd one out: accuracy. Members without a target
-    are seen by their set mates, but do not count. Give sets that the model was not fitted on.
+    are context for the others, but do not count. Use sets that the model was not fitted on.
 
     \b
     Examples:
       deepsets evaluate model/ held-out.parquet
       deepsets evaluate model/ held-out.csv --json
     """
-    from .inference import Question
+    from .inference import InferenceJob
 
-    question = Question(model, table, by, names(z_columns), names(target))
+    job = InferenceJob(model, table, by, names(z_columns), names(target))
     found, wanted, sets = [], [], 0
-    with progress("rows", question.rows, as_json) as move:
-        for part in question.parts():
-            answers, known = _compare(question, part)
-            found.append(answers)
-            wanted.append(known)
-            sets += len(part)
-            move(len(part) if question.shape.nested else int(part.sizes.sum()))
-    scores = _scores(question.model, np.concatenate(found), np.concatenate(wanted))
-    result = {"model": str(model), "table": str(table), "sets": sets, **scores}
-    if as_json:
-        show_json(result)
-    else:
-        show(result, "Evaluated")
+    for part in job.parts(as_json):
+        predicted, known = _compare(job.model, part, job.source.columns.target)
+        found.append(predicted)
+        wanted.append(known)
+        sets += len(part)
+    scores = _scores(job.model, np.concatenate(found), np.concatenate(wanted))
+    show_result({"model": str(model), "table": str(table), "sets": sets, **scores}, "Evaluated", as_json)
 
 
-def _compare(question: Any, part: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Answers and targets of what is labelled: numbers (n, targets), probabilities (n, classes) and class numbers."""
+def _compare(model: Any, part: Any, target: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Predictions and targets of what is labelled: numbers (n, targets), or probabilities (n, classes) and codes."""
     from ..estimators.targets import codes
-    from ..io import flat
-    from .tasks import TASKS, targets
+    from ..io import flatten, task_of
+    from .targets import targets
 
-    model = question.model
-    task = next(task for task, name in TASKS.items() if name == type(model).__name__)
-    y = targets(task, part, question.columns.target)
+    task = task_of(model).name
+    y = targets(task, part, target)
     if task == "odd-one-out":
-        return model.predict(part.X, part.z), y
+        return model.predict(part.X, z=part.z), y
     if task.endswith("regression"):
-        values = flat(model.predict(part.X, part.z)).reshape(len(y), -1)
+        values = flatten(model.predict(part.X, z=part.z)).reshape(len(y), -1)
         y = y.reshape(len(y), -1)
         known = np.isfinite(y).all(1)
         return values[known], y[known]
@@ -73,7 +69,7 @@ def _compare(question: Any, part: Any) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(
             f"the targets are strings such as {str(labels[0])!r}, but the classes are {model.classes_.tolist()}."
         )
-    return flat(model.predict_proba(part.X, part.z))[known], codes(labels, model.classes_)
+    return flatten(model.predict_proba(part.X, z=part.z))[known], codes(labels, model.classes_)
 
 
 def _scores(model: Any, found: np.ndarray, wanted: np.ndarray) -> dict[str, Any]:
