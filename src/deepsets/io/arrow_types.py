@@ -67,22 +67,17 @@ def decode(column: Any, kind: Any) -> Any:
         The result of :func:`plain_type` for its type.
     """
     pa = arrow()
-    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    out = []
-    for chunk in chunks:
-        if isinstance(chunk.type, pa.BaseExtensionType):
-            chunk = chunk.storage
-        if pa.types.is_run_end_encoded(chunk.type):
-            chunk = pa.compute.run_end_decode(chunk)
-        if pa.types.is_dictionary(chunk.type):
-            chunk = chunk.dictionary_decode()
-        out.append(chunk if chunk.type == kind else decode(chunk, kind) if _encoded(chunk.type) else chunk.cast(kind))
-    return pa.chunked_array(out, kind) if isinstance(column, pa.ChunkedArray) else out[0]
-
-
-def _encoded(kind: Any) -> bool:
-    types = arrow().types
-    return types.is_dictionary(kind) or types.is_run_end_encoded(kind) or isinstance(kind, arrow().BaseExtensionType)
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([decode(chunk, kind) for chunk in column.chunks], kind)
+    if column.type == kind:
+        return column
+    if isinstance(column.type, pa.BaseExtensionType):
+        return decode(column.storage, kind)
+    if pa.types.is_run_end_encoded(column.type):
+        return decode(pa.compute.run_end_decode(column), kind)
+    if pa.types.is_dictionary(column.type):
+        return decode(column.dictionary_decode(), kind)
+    return column.cast(kind)
 
 
 def to_integers(column: Any) -> Any:

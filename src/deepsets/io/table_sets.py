@@ -142,7 +142,7 @@ def identifiers(column: Any, name: str, first: int = 0) -> Any:
         bad = np.flatnonzero(~((values == np.round(values)) & (np.abs(values) < _EXACT)))
         if len(bad):
             raise TableError(
-                f"the set column {name!r} holds floats such as {values[bad[0]]!r} (row {first + int(bad[0])}): names "
+                f"the set column {name!r} holds floats such as {float(values[bad[0]])} (row {first + int(bad[0])}): names "
                 "of sets must be integers or text, because different names may be the same float."
             )
         return pa.array(values.astype(np.int64))
