@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from deepsets.expand import BayesianSets, BlendedExpander, Expander, NearestVectors, RandomExpander, SetExpander
+from deepsets.expand import BaseExpander, BayesianSets, BlendedExpander, NearestVectors, RandomExpander, SetExpander
 
 from ..datasets import glove
 from ..experiment import Experiment, Outcome, Trial
 from .concepts_methods import METRICS, Concepts, ask, concepts, curves
 
-Build = Callable[[Concepts, Trial], Expander]
+Build = Callable[[Concepts, Trial], BaseExpander]
 
 
 def _method(build: Build) -> Callable[[Trial, str], Outcome]:
@@ -26,7 +26,7 @@ def _method(build: Build) -> Callable[[Trial, str], Outcome]:
 def _network(pool: str, concat: bool) -> Build:
     """The paper's sizes and loss; embeddings that start from the word vectors, centred and brought to deviation 1."""
 
-    def build(data: Concepts, trial: Trial) -> Expander:
+    def build(data: Concepts, trial: Trial) -> BaseExpander:
         words, vectors = data.vectors
         start = (vectors - vectors.mean(0)) / vectors.std()
         return SetExpander(
@@ -38,10 +38,10 @@ def _network(pool: str, concat: bool) -> Build:
     return build
 
 
-def _ours(data: Concepts, trial: Trial) -> Expander:
+def _ours(data: Concepts, trial: Trial) -> BaseExpander:
     questions = max(1, round(5000 / len(data.train))) if trial.full else 2
     return BlendedExpander(
-        vectors=glove.cover(data.words, data.vectors), query=(5, 5), head=3.0, questions=questions, negatives=80,
+        vectors=glove.cover(data.words, data.vectors), query=(5, 5), head=3.0, queries_per_set=questions, negatives=80,
         epochs=6, random_state=trial.seed,
     )  # fmt: skip
 

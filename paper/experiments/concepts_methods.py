@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deepsets.expand import Expander
+from deepsets.expand import BaseExpander
 from deepsets.expand.metrics import mean_reciprocal_rank, median_rank, ranks, recall_at
 
 from ..datasets import glove, lda
@@ -67,7 +67,7 @@ def generated(seed: int = 0) -> Concepts:
     return Concepts(words, sets[:160], sets[160:180], sets[180:], vectors)
 
 
-def ask(expander: Expander, data: Concepts, part: str) -> Outcome:
+def ask(expander: BaseExpander, data: Concepts, part: str) -> Outcome:
     """The first five words of every test set are the query, the others are to be found among all words but those."""
     found: list[np.ndarray] = []
     for start in range(0, len(data.test), _BLOCK):

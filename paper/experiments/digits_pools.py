@@ -6,8 +6,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from deepsets.train import Batch
-from deepsets.train.loop import Loss
+from deepsets.train import Batch, Loss
 
 from ..datasets.digits import deform, draw, sums
 from ..steps import train_by_steps
@@ -30,13 +29,24 @@ def train_on_pools(
     folder: Path,
     progress: bool = False,
 ) -> None:
-    """Trains a model of sets of images, (U, H, W) bytes, to tell sums of their digits, (U,), in place.
+    """Train a model of sets of images to predict the sums of their digits, in place.
 
-    At every step the next `pool` images are deformed (by `amount`), and so many `sets` of 1 to 10 of them are drawn.
-    A set is a `Sets` with an `index` into the pool, so phi runs once for each image, not once for each of the five
-    places or more in which it stands: a step costs a tenth of what it would cost with an image for every place.
+    At every step the next `pool` images are deformed, and sets of 1 to 10 of them are drawn. A set is a `Sets` with
+    `element_ids` into the pool, so phi runs once per image instead of once for each of the five or more sets that
+    contain it: a step costs a tenth of what it would cost with one image per member.
 
-    The loss sees the sets and their sums, never a digit. The rest is `train_by_steps`.
+    Parameters
+    ----------
+    model, loss
+        The model, and its loss, which sees sets and sums, never a digit.
+    images, digits : Tensor
+        (U, H, W) bytes, and (U,) their digits.
+    pool, sets : int
+        Images and sets per step.
+    amount : float
+        Strength of the deformation.
+    epochs, rate, weight_decay, average, seed, folder, progress
+        See `train_by_steps`.
     """
 
     def make(rows: Tensor, done: float) -> Batch:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from deepsets.expand.network import Asked, ScoreNetwork
+from deepsets.expand.network import EncodedQueries, ScoreNetwork
 from deepsets.nn import DeepSet, mlp
 from deepsets.sets import Sets
 from deepsets.train import Batch, train
@@ -44,11 +44,11 @@ class TagNetwork(nn.Module):
         self, sets: Sets, z: Tensor | None, owner: Tensor, wanted: Tensor, other: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The scores of the tags `wanted` (P,) for the sets `owner` (P,), and of the tags `other` for every set."""
-        phi = self.score.elements(torch.arange(_embedding(self.score).num_embeddings), None)
+        phi = self.score.encode_elements(torch.arange(_embedding(self.score).num_embeddings), None)
         keys = self.score.keys(phi)
-        asked = self.score.ask(Sets(phi[sets.values], sets.offsets), z)
-        right = self.score.meet(Asked(None, asked.shift[owner]), keys[wanted])
-        return right, self.score.meet(Asked(None, asked.shift[:, None]), keys[other][None])
+        asked = self.score.encode_queries(Sets(phi[sets.values], sets.offsets), z)
+        right = self.score.score(EncodedQueries(None, asked.shift[owner]), keys[wanted])
+        return right, self.score.score(EncodedQueries(None, asked.shift[:, None]), keys[other][None])
 
     def forward(self, sets: Sets, z: Tensor | None) -> Tensor:
         """X (B sets of ids), z (B, Z) or None -> (B, tags)."""

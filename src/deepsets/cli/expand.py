@@ -110,7 +110,7 @@ def _from_files(
 
 
 def _expander(model: Path | None, method: str | None, quiet: bool) -> Any:
-    from ..expand import Expander
+    from ..expand import BaseExpander
     from ..expand.concepts import METHODS, concept_expander
 
     if model is None:
@@ -120,7 +120,7 @@ def _expander(model: Path | None, method: str | None, quiet: bool) -> Any:
     from ..io import load
 
     expander = load(model)
-    if not isinstance(expander, Expander):
+    if not isinstance(expander, BaseExpander):
         raise ValueError(f"{model} holds a {type(expander).__name__}: wanted a model of `fit --task expansion`.")
     if expander.n_context_:
         raise ValueError(

@@ -12,8 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
-from ..sets import Sets
-from ..sets.validation import check_finite
+from ..sets import Sets, check_finite
 from ..train import Batch, split_rows, train
 from .input import Read, read
 from .network import Network

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..sets import Sets
-from ..sets.frame import gather_frame
+from ..sets import Sets, group_frame
 
 
 class Read(NamedTuple):
@@ -37,8 +36,13 @@ def read(X: Any, by: str | None, columns: list[str] | None, drop: str | None = N
                 f"for example SetClassifier(by='cluster_id'). Columns: {', '.join(map(str, X.columns))}."
             )
         names = columns or [c for c in X.columns if c not in (by, drop)]
-        values, offsets, rows = gather_frame(X, [by], names)
-        return Read(Sets._trusted(torch.from_numpy(values).to(torch.get_default_dtype()), offsets), None, rows, names)
+        values, offsets, rows = group_frame(X, [by], names)
+        return Read(
+            Sets(torch.from_numpy(values).to(torch.get_default_dtype()), offsets, ensure_finite=False),
+            None,
+            rows,
+            names,
+        )
     if isinstance(X, np.ndarray) and X.dtype != object:
         if X.ndim != 3:
             raise ValueError(
@@ -92,7 +96,4 @@ def _plain(members: Any, b: int) -> list[Any]:
 
 def _unchecked_list(arrays: list[Any]) -> Sets:
     """Like `Sets.from_list`, but NaN passes: the estimator imputes it, or refuses it in its own words."""
-    from ..sets.convert import flat_list
-
-    values, offsets = flat_list(arrays)
-    return Sets._trusted(values, offsets)
+    return Sets.from_list(arrays, ensure_finite=False)

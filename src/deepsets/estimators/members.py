@@ -11,8 +11,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..sets import Sets
-from ..sets.frame import _missing
+from ..sets import Sets, is_missing
 from ..train import Batch
 from .base import SetEstimator, target_column
 from .input import Read
@@ -231,7 +230,7 @@ class MemberClassifier(ClassifierMixin, PerMember):
         labels = self._member_targets(y, given)
         if labels.ndim != 1:
             raise ValueError(f"y must be one label for each member, found shape {labels.shape}.")
-        known = ~_missing(labels)
+        known = ~is_missing(labels)
         return np.array(labels[known].tolist()), known
 
     def _outputs(self, y: Tensor | Sets) -> int:
@@ -257,7 +256,7 @@ def _some(sets: Sets, keep: float) -> tuple[Tensor, Tensor]:
 
 def _at(sets: Sets, places: Tensor, offsets: Tensor) -> Sets:
     sets = sets.materialize()
-    return Sets._trusted(sets.values[places], offsets, None, None if sets.weights is None else sets.weights[places])
+    return Sets.unchecked(sets.values[places], offsets, None, None if sets.weights is None else sets.weights[places])
 
 
 def _weights_of_members(weight: Any, sets: Sets, known: np.ndarray) -> np.ndarray | None:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..nn.segment import segment_max, segment_sum
+from ..nn import segment_max, segment_sum
 from ..sets import Sets
 from ..train import Batch
 from .base import target_column

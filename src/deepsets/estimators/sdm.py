@@ -14,8 +14,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import NotFittedError
 
 from ..nn import pooling
-from ..sets import Sets
-from ..sets.validation import check_finite
+from ..sets import Sets, check_finite
 from .base import target_column
 from .input import Read, read
 from .targets import as_numbers, one_per_set

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..nn import DeepSet, leave_one_out
-from ..sets import Sets
-from ..sets.frame import _missing
+from ..sets import Sets, is_missing
 from ..train import Batch
 from .base import SetEstimator, target_column
 from .input import Read
@@ -198,7 +197,7 @@ class SetClassifier(ClassifierMixin, _PerSet):
         labels = one_per_set(y, given, "class")
         if labels.ndim != 1:
             raise ValueError(f"y must be one label for each set, found shape {labels.shape}.")
-        missing = _missing(labels)
+        missing = is_missing(labels)
         if missing.any():
             b = int(missing.argmax())
             raise ValueError(f"set {b} has no class (found {labels[b]!r}): every set needs one.")

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..sets import Sets
-from ..sets.frame import _missing
+from ..sets import Sets, is_missing
 from ..train import Batch
 from .input import Read
 
@@ -58,7 +57,7 @@ def _is_number(value: Any) -> bool:
 def as_numbers(y: np.ndarray, of_what: str) -> np.ndarray:
     """Targets as doubles; None and NA become NaN."""
     if y.dtype == object and y.ndim == 1:
-        y = np.where(_missing(y), np.nan, y)
+        y = np.where(is_missing(y), np.nan, y)
     try:
         return y.astype(np.float64)
     except (TypeError, ValueError):

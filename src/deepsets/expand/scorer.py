@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .network import Asked, ScoreNetwork
+from .network import EncodedQueries, ScoreNetwork
 
 BLOCK = 512  # candidates at a time: 512 x (150 + 75) floats stay in a core's own cache
 
@@ -16,10 +16,10 @@ class Scorer:
 
     >>> from deepsets import Sets
     >>> network = ScoreNetwork(9, 4, 0, 0, phi=(8, 8), rho=(8, 4), pool="sum", concat=False, dropout=0.0).eval()
-    >>> phi = network.elements(torch.arange(9), None)
+    >>> phi = network.encode_elements(torch.arange(9), None)
     >>> scorer = Scorer(network, 9)
     >>> scorer.put(0, phi)
-    >>> scorer.scores(network.ask(Sets(phi[:5], torch.tensor([0, 2, 5])), None)).shape  # two queries
+    >>> scorer.scores(network.encode_queries(Sets(phi[:5], torch.tensor([0, 2, 5])), None)).shape  # two queries
     (2, 9)
 
     What is left of ρ for each candidate is an addition, a ReLU and small matrix products. A bias a before a ReLU costs
@@ -46,7 +46,7 @@ class Scorer:
             self.keys[i, :, : len(part)] = part.T
 
     @torch.no_grad()
-    def scores(self, asked: Asked) -> np.ndarray:
+    def scores(self, asked: EncodedQueries) -> np.ndarray:
         """Q queries -> (Q, V)."""
         out = self.keys.new_empty(len(asked.shift), len(self.keys) * self.size)
         shifts, ends = self._shifts(asked.shift)

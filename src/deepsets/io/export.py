@@ -163,7 +163,7 @@ class _Flat(nn.Module):
         weights: Tensor | None = None,
         z: Tensor | None = None,
     ) -> Tensor:
-        sets = Sets._trusted(values, offsets, element_ids, weights)
+        sets = Sets.unchecked(values, offsets, element_ids, weights)
         output = self.model(sets) if z is None else self.model(sets, z)
         return output.materialize().values if isinstance(output, Sets) else output
 

@@ -15,7 +15,7 @@ import torch
 FORMAT, VERSION = "deepsets-model", 1
 
 # Settings of one training on one machine, not of the model. They are never written, and never obeyed when read.
-NOT_KEPT = ("checkpoint_dir", "verbose")
+NOT_KEPT = ("checkpoint_dir", "verbose", "on_epoch")
 _DTYPES = {"bool", *(f"{k}{b}" for k in ("int", "uint") for b in (8, 16, 32, 64)), "float16", "float32", "float64"}
 _COUNTS = ("n_features_in_", "n_context_", "n_outputs_", "n_sets_", "n_members_")
 _NAMES = ("context_names_in_", "target_names_")
@@ -35,7 +35,7 @@ def registry() -> dict[str, type]:
         for value in vars(package).values()
         if isinstance(value, type) and hasattr(value, "get_params") and hasattr(value, "fit")
     ]
-    return {kind.__name__: kind for kind in classes if kind is not expand.Expander}
+    return {kind.__name__: kind for kind in classes if kind is not expand.BaseExpander}
 
 
 def to_config(model: Any, facts: dict[str, Any], weights: str) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def to_config(model: Any, facts: dict[str, Any], weights: str) -> dict[str, Any]
     weights : str
         SHA-256 of the weights file.
     """
-    not_kept = {*NOT_KEPT, *getattr(model, "_not_saved", ())}
+    not_kept = {*NOT_KEPT, *getattr(model, "not_saved", ())}
     params = {name: value for name, value in model.get_params(deep=False).items() if name not in not_kept}
     if isinstance(params.get("random_state"), np.random.RandomState):
         params["random_state"] = None  # the position in a random stream is not a setting

@@ -195,8 +195,7 @@ def _features(names: list[str], shape: Shape, members: Any, offsets: torch.Tenso
             if entry >= vectors[inside].shape[1]:
                 raise TableError(f"the members in column {inside!r} have {vectors[inside].shape[1]} numbers.")
             values[:, i] = vectors[inside][:, entry]
-    # Offsets come from a count of rows, or from lists that were validated; NaN is allowed: estimators decide about it.
-    return Sets._trusted(torch.from_numpy(values), offsets)
+    return Sets(torch.from_numpy(values), offsets, ensure_finite=False)
 
 
 def _entry(column: Any, name: str, shape: Shape) -> Any:

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..expand import odd_member
-from ..expand.topk import top
+from ..expand import odd_member, top_k
 from .completion import Completion
 from .limits import Limits
 from .models import Served, plain
@@ -79,7 +78,7 @@ class ServedExpander(Served):
         return [plain(row) if q.k is None else self._best(row, q) for q, row in zip(queries, rows, strict=True)]
 
     def _best(self, row: np.ndarray, query: Query) -> list[dict[str, Any]]:
-        """Like `Expander.expand`; the exact choice is made among the few that can be in it."""
+        """Like `BaseExpander.expand`; the exact choice is made among the few that can be in it."""
         assert query.k is not None
         taken = np.array(sorted({self._place[e] for e in (*query.members, *query.exclude) if e in self._place}))
         near = _at_least(row, query.k + len(taken))
@@ -87,7 +86,7 @@ class ServedExpander(Served):
         found = np.searchsorted(near, taken)
         found = found[near.take(found, mode="clip") == taken]
         left[found] = False
-        chosen = near[top(row[near], query.k, left)]
+        chosen = near[top_k(row[near], query.k, left)]
         words = self.model.vocabulary_
         return [{"element": words[i], "score": s} for i, s in zip(chosen.tolist(), plain(row[chosen]), strict=True)]
 

@@ -71,11 +71,11 @@ class Served:
 
 def served(name: str, model: Any, examples: list[list[Any]] | None = None, about: str | None = None) -> Served:
     """An expander or an estimator, ready to be asked."""
-    from ..expand import Expander
+    from ..expand import BaseExpander
     from .estimators import ServedEstimator
     from .expanders import ServedExpander
 
-    kind = ServedExpander if isinstance(model, Expander) else ServedEstimator
+    kind = ServedExpander if isinstance(model, BaseExpander) else ServedEstimator
     return kind(name, model, examples, about)
 
 

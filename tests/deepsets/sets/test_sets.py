@@ -94,12 +94,12 @@ def test_elements_may_be_images_or_plain_numbers():
             r"Found shapes \(8, 3\), …, \(5, 4\)",
         ),
         ([torch.zeros(8, 3), torch.zeros(5)], r"set 1 has elements of shape \(\), but set 0 has 3"),
-        ([], r"found no sets: a list of at least one array is wanted"),
-        ([[], []], r"all sets are empty and none tells the width of an element: give arrays of shape \(0, width\)"),
-        ([torch.zeros(2, 3), torch.tensor(1.0)], r"set 1 is a single number; wanted an array \(elements, features\)"),
+        ([], r"found no sets: a list of at least one array is needed"),
+        ([[], []], r"all sets are empty and none has a known width: give arrays of shape \(0, width\)"),
+        ([torch.zeros(2, 3), torch.tensor(1.0)], r"set 1 is a single number; expected an array \(elements, features\)"),
         ([torch.zeros(2, 0)], r"elements need at least one feature, found values of shape \(2, 0\)"),
         ([torch.zeros(2, 1), torch.zeros(2, 1).double()], r"set 1 is torch.float64, but set 0 is torch.float32"),
-        ([torch.zeros(2, 1), torch.zeros(2, 1, device="meta")], r"set 1 lies on meta, but set 0 on cpu"),
+        ([torch.zeros(2, 1), torch.zeros(2, 1, device="meta")], r"set 1 is on meta, but set 0 on cpu"),
         ([["cat", "dog"]], r"set 0 cannot be read as an array of numbers \(found list\).*For tokens use Sets.from_ids"),
         ([np.array(["cat"])], r"set 0 cannot be read as an array of numbers \(found <U3 of shape \(1,\)\)"),
         ([[[1.0]], None], r"set 1 cannot be read as an array of numbers \(found NoneType\)"),
@@ -147,7 +147,7 @@ def test_weights_that_do_not_fit_are_refused(weights, sentence):
         ([1, 3], r"offsets must begin with 0, found 1"),
         (
             [0, 2, 1, 3],
-            r"offsets must not fall: set 1 would begin at 2 and end at 1, a negative size of -1",
+            r"offsets must not decrease: set 1 would begin at 2 and end at 1, a negative size of -1",
         ),
         ([0, 2], r"offsets end at 2, but there are 3 elements"),
         ([0, 4], r"offsets end at 4, but there are 3 elements"),
@@ -171,8 +171,8 @@ def test_unsigned_offsets_that_fall_are_refused_too():
     [
         (torch.tensor([0, 3]), r"element_ids\[1\] is 3, but there are 3 distinct elements \(0..2\)"),
         (torch.tensor([-1, 0]), r"element_ids\[0\] is -1, but there are 3 distinct elements"),
-        (torch.tensor([0.0, 1.0]), r"index must be a vector of integers, found shape \(2,\) of torch.float32"),
-        (torch.tensor([[0, 1]]), r"index must be a vector of integers, found shape \(1, 2\) of torch.int64"),
+        (torch.tensor([0.0, 1.0]), r"element_ids must be a vector of integers, found shape \(2,\) of torch.float32"),
+        (torch.tensor([[0, 1]]), r"element_ids must be a vector of integers, found shape \(1, 2\) of torch.int64"),
     ],
 )
 def test_an_index_that_points_nowhere_is_refused(index, sentence):
@@ -186,7 +186,7 @@ def test_parts_that_are_no_tensors_are_refused():
 
 
 def test_parts_on_two_devices_are_refused():
-    with pytest.raises(ValueError, match=r"must lie on one device: values are on cpu, offsets on meta"):
+    with pytest.raises(ValueError, match=r"must be on one device: values are on cpu, offsets on meta"):
         Sets(torch.zeros(3, 1), torch.tensor([0, 3], device="meta"))
 
 
@@ -292,11 +292,11 @@ def test_arrow_elements_may_be_matrices():
             r"set 1, element 0 holds a null",
         ),
         (pa.array([[[1.0, 2.0], None]], pa.list_(pa.list_(pa.float32(), 2))), r"set 0, element 1 holds a null"),
-        (pa.array([1.0]), r"wanted an Arrow list column \(list<…> or large_list<…>\), found double"),
+        (pa.array([1.0]), r"expected an Arrow list column \(list<…> or large_list<…>\), found double"),
         (pa.array([["cat"]]), r"elements must be numbers .* found string. For tokens: Sets.from_ids"),
         (pa.array([[[1.0], [1.0, 2.0]]]), r"fixed-size lists of numbers, found list<item: double>"),
         (pa.array([[1.0, float("nan")]]), r"values must be finite: set 0, element 1 holds \[nan\]"),
-        ([[1.0]], r"wanted an Arrow array or chunked array, found list"),
+        ([[1.0]], r"expected an Arrow array or chunked array, or .* found list"),
     ],
 )
 def test_an_arrow_column_that_is_no_batch_is_refused(column, sentence):
@@ -429,11 +429,11 @@ def test_tokens_become_their_numbers_in_the_vocabulary(vocabulary):
         (
             [["cat"], ["ant", "cats"]],
             ["ant", "cat"],
-            r"set 1 holds 'cats', which is not in the vocabulary of 2 tokens. Near it: cat",
+            r"set 1 holds 'cats', which is not in the vocabulary of 2 tokens. Similar tokens: cat",
         ),
         ([[17]], [1, 2, 3], r"set 0 holds 17, which is not in the vocabulary of 3 tokens\."),
-        ([["ant"]], ["ant", "bee", "ant"], r"the vocabulary has 3 entries but 'ant' stands in it twice"),
-        (["ant"], ["ant"], r"set 0 is the string 'ant'; wanted a list of tokens"),
+        ([["ant"]], ["ant", "bee", "ant"], r"the vocabulary has 3 entries, but 'ant' occurs twice"),
+        (["ant"], ["ant"], r"set 0 is the string 'ant'; expected a list of tokens"),
     ],
 )
 def test_tokens_that_are_not_known_are_refused(lists, vocabulary, sentence):
@@ -647,8 +647,8 @@ def test_a_change_of_dtype_changes_values_and_weights_only(sets):
     half = sets.to(dtype=torch.float16)
     assert (half.dtype, half.weights.dtype) == (torch.float16, torch.float16)
     assert torch.equal(half.offsets, sets.offsets)
-    assert torch.equal(half.index, sets.element_ids)
-    assert half.index.dtype == torch.int64
+    assert torch.equal(half.element_ids, sets.element_ids)
+    assert half.element_ids.dtype == torch.int64
 
 
 def test_a_move_takes_all_parts_along(three):

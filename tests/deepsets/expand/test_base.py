@@ -11,8 +11,16 @@ from sklearn.exceptions import NotFittedError
 
 import deepsets
 from deepsets import Sets
-from deepsets.expand import BayesianSets, Expander, NearestVectors, RandomExpander, SetExpander, odd_member
-from deepsets.expand.topk import top
+from deepsets.expand import (
+    BaseExpander,
+    BayesianSets,
+    NearestVectors,
+    RandomExpander,
+    SetExpander,
+    UnknownElementWarning,
+    odd_member,
+    top_k,
+)
 from deepsets.io import ModelFolderError
 
 TREES, CATS, COLOURS = ["oak", "elm", "fir", "ash", "yew"], ["lion", "puma", "lynx", "tiger"], ["red", "blue", "green"]
@@ -37,10 +45,10 @@ MAKE = {
     "sum, concat": lambda: SetExpander(concat=True, loss="softmax", **QUICK).fit(SETS, vocabulary=WORDS),
     "max, concat": lambda: SetExpander("max", concat=True, **QUICK).fit(SETS, vocabulary=WORDS),
     "features": lambda: SetExpander(**QUICK | {"embedding": 0}).fit(SETS, items=ITEMS),
-    "both": lambda: SetExpander(forget=0.2, dropout=0.1, **QUICK).fit(SETS, items=ITEMS),
+    "both": lambda: SetExpander(embedding_dropout=0.2, dropout=0.1, **QUICK).fit(SETS, items=ITEMS),
     "vectors": lambda: SetExpander(vectors=(WORDS[1:], VECTORS[1:]), **QUICK).fit(SETS, vocabulary=WORDS),
 }
-_MADE: dict[str, Expander] = {}
+_MADE: dict[str, BaseExpander] = {}
 
 
 @pytest.fixture(params=list(MAKE))
@@ -83,7 +91,7 @@ def test_where_nothing_goes_together_nobody_is_odd():
 
 
 def test_an_unknown_member_is_named_when_the_odd_one_is_asked_for():
-    with pytest.raises(ValueError, match=r"the query holds what is not in the vocabulary of 12: 'oack'"):
+    with pytest.raises(ValueError, match=r"the query: not in the vocabulary of 12: 'oack'"):
         odd_member(bayes(), ["oack", "elm", "lion"])
     with pytest.raises(ValueError, match="'oack'"):
         odd_member(bayes(), ["oack", "elm"])
@@ -114,7 +122,7 @@ def test_some_candidates_score_as_among_all(expander):
 def test_expand_is_the_sorted_list_without_query_and_excluded(expander):
     scores = expander.score(["oak", "elm"])
     order = [i for i in np.argsort(-scores, kind="stable") if WORDS[i] not in ("oak", "elm", "yew")]
-    found = expander.expand(["oak", "elm"], k=4, exclude=["yew", "a word nobody knows"])
+    found = expander.expand(["oak", "elm"], k=4, exclude=["yew"])
     assert [(c.element, c.score) for c in found] == [(WORDS[i], pytest.approx(scores[i])) for i in order[:4]]
 
 
@@ -196,7 +204,7 @@ def test_words_without_a_vector_come_last_in_their_order():
 def test_top_is_a_stable_sort(scores, k, seed):
     left = np.random.default_rng(seed).random(len(scores)) < 0.8
     slow = [i for i in sorted(range(len(scores)), key=lambda i: (-scores[i], i)) if left[i]][:k]
-    assert top(np.array(scores, dtype=float), k, left).tolist() == slow
+    assert top_k(np.array(scores, dtype=float), k, left).tolist() == slow
 
 
 @settings(max_examples=20)
@@ -220,15 +228,76 @@ def test_nothing_is_asked_before_fit(tmp_path):
         clone(kind())
 
 
-def test_unknown_words_are_named_with_what_is_near():
-    with pytest.raises(ValueError, match=r"the query holds .* of 12: 'tigre' \(near it: tiger, green\); 'qqq'\."):
-        bayes().expand(["oak", "tigre", "qqq"])
-    with pytest.raises(ValueError, match=r"query 1 holds what is not in the vocabulary of 12: 'elk'"):
-        bayes().scores([["oak"], ["elk"]])
-    with pytest.raises(ValueError, match=r"the candidates holds .*'elk'"):
-        bayes().score(["oak"], ["elk"])
+def test_unknown_members_are_skipped_and_named():
+    wanted = bayes().expand(["oak", "elm"])
+    with pytest.warns(
+        UnknownElementWarning, match=r"the query: skipped .* of 12: 'tigre' \(did you mean tiger\?\); 'qqq'\."
+    ):
+        assert bayes().expand(["oak", "tigre", "elm", "qqq"]) == wanted
+    with pytest.warns(UnknownElementWarning, match="query 1: skipped what is not in the vocabulary of 12: 'elk'"):
+        np.testing.assert_array_equal(bayes().scores([["oak"], ["elk", "elm"]]), bayes().scores([["oak"], ["elm"]]))
+    with pytest.warns(UnknownElementWarning, match="`exclude`: skipped what is not in the vocabulary of 12: 'elk'"):
+        assert bayes().expand(["oak", "elm"], exclude=["elk"]) == wanted
+    with pytest.warns(UnknownElementWarning, match="`not_like`: skipped what is not in the vocabulary of 12: 'elk'"):
+        assert bayes().expand(["oak", "elm"], not_like=["elk"]) == wanted
+
+
+def test_unknown_members_are_an_error_where_none_is_known_or_all_are_needed():
+    with pytest.raises(ValueError, match=r"the query: none of its members is in the vocabulary of 12: 'tigre' \(did"):
+        bayes().expand(["tigre", "qqq"])
     with pytest.raises(ValueError, match=r"'w0'; .* and 2 more\."):
         bayes().score([f"w{i}" for i in range(7)])
+    with pytest.raises(ValueError, match=r"the candidates: not in the vocabulary of 12: 'elk'"):
+        bayes().score(["oak"], ["elk"])
+    with pytest.raises(ValueError, match=r"the query: not in the vocabulary of 12: 'elk'"):
+        bayes().fits(["oak", "elk", "elm"])
+
+
+def test_text_capitals_commas_and_quotes_are_read_alike(expander):
+    wanted = expander.expand(["oak", "elm", "fir"], k=5)
+    for query in (
+        "oak, elm, fir",
+        "OAK Elm fir",
+        '"oak" "elm" fir',
+        ["Oak,", "elm,", "FIR"],
+        ["oak, elm", "fir"],
+        ("oak", "elm", "fir"),
+    ):
+        assert expander.expand(query, k=5) == wanted
+
+
+def test_negative_examples_move_what_is_like_them_down():
+    near = NearestVectors(ITEMS, components=0).fit(SETS, vocabulary=WORDS)
+    plain = near.score(["oak", "lion"])
+    found = near.expand(["oak", "lion"], k=10, not_like=["tiger"])
+    names = [c.element for c in found]
+    assert "tiger" not in names
+    assert max(names.index(t) for t in ("elm", "fir", "ash", "yew")) < min(names.index(c) for c in ("puma", "lynx"))
+    against = near.score(["tiger"])
+    slow = (plain - plain.mean()) / plain.std() - np.maximum((against - against.mean()) / against.std(), 0)
+    np.testing.assert_allclose([c.score for c in found], [slow[WORDS.index(w)] for w in names], rtol=1e-5)
+    rows = near.expand(["oak", "lion"], k=11, not_like=VECTORS[[WORDS.index("tiger")]])
+    assert "tiger" in [c.element for c in rows]  # rows of features are no elements
+
+
+def test_an_explanation_names_the_members_an_element_goes_with():
+    found = bayes().explain(["lion", "oak", "puma"], "lynx")
+    assert found.element == "lynx"
+    assert [m.element for m in found.members][-1] == "oak"
+    assert found.members[0].score > 0.5 > found.members[-1].score >= 0
+    assert found.sets == []
+    with pytest.raises(ValueError, match="the element: not in the vocabulary of 12: 'elk'"):
+        bayes().explain(["lion"], "elk")
+
+
+def test_as_many_candidates_as_elements_are_scored_in_their_own_order():
+    for name in ("nearest", "nearest, items", "bayes, sets"):
+        expander = _MADE.get(name) or MAKE[name]()
+        every = expander.score(["oak", "elm"])
+        back = expander.score(["oak", "elm"], WORDS[::-1])
+        np.testing.assert_allclose(back, every[::-1], rtol=1e-5, atol=1e-6)
+        same = expander.score(["oak", "elm"], ["lion"] * len(WORDS))
+        np.testing.assert_allclose(same, every[WORDS.index("lion")], rtol=1e-5, atol=1e-6)
 
 
 def test_queries_that_ask_nothing():
@@ -239,12 +308,12 @@ def test_queries_that_ask_nothing():
     with pytest.raises(ValueError, match="query 0 is empty"):
         bayes().scores(Sets(torch.tensor([], dtype=torch.long), torch.tensor([0, 0])))
     with pytest.raises(ValueError, match="the query is 'oak'; wanted a list of elements"):
-        bayes().expand("oak")
-    with pytest.raises(ValueError, match="the query has 13 members, but the vocabulary only 12"):
-        bayes().expand([*WORDS, "oak"])
+        bayes().fits("oak")
+    with pytest.raises(ValueError, match="a query is a list of elements, found 7"):
+        bayes().expand(7)
     with pytest.raises(ValueError, match="at least 2 different members"):
         bayes().fits(["oak", "oak"])
-    with pytest.raises(ValueError, match=r"members that are no tokens \(\[1\.0, 2\.0\], …\): give rows"):
+    with pytest.raises(ValueError, match=r"the query holds \[1\.0, 2\.0\], which is not hashable"):
         bayes().score([[1.0, 2.0]])
 
 
@@ -281,9 +350,9 @@ def test_what_cannot_be_learnt_from():
         SetExpander().fit([["oak"], ["elm"]])
     with pytest.raises(ValueError, match="set 1 is 'oak'; wanted a list"):
         BayesianSets().fit([["oak"], "oak"])
-    with pytest.raises(ValueError, match="set 0 holds lists, which are no tokens"):
+    with pytest.raises(ValueError, match="set 0 holds a list, which is not hashable"):
         BayesianSets().fit([[[1.0, 2.0]]])
-    with pytest.raises(ValueError, match=r"set 0 holds 'elk', which is not among the 2 items \(near it: elm\)"):
+    with pytest.raises(ValueError, match=r"set 0 holds an element that is not among the 2 items: 'elk'"):
         BayesianSets().fit([["elk"]], vocabulary=["oak", "elm"])
     with pytest.raises(ValueError, match="the vocabulary holds 'oak' twice"):
         BayesianSets().fit([["oak"]], vocabulary=["oak", "elm", "oak"])
@@ -297,12 +366,12 @@ def test_what_cannot_be_learnt_from():
         BayesianSets().fit(SETS, items=WORDS, vocabulary=WORDS)
     with pytest.raises(ValueError, match="pool must be one of sum, max; found 'mean'"):
         SetExpander("mean").fit(SETS)
-    with pytest.raises(ValueError, match="embedding=0 leaves nothing"):
+    with pytest.raises(ValueError, match="with embedding=0 elements need features"):
         SetExpander(embedding=0).fit(SETS)
 
 
 def test_z_is_wanted_where_it_was_given_and_only_there():
-    with pytest.raises(ValueError, match="a BayesianSets is not conditioned on anything"):
+    with pytest.raises(ValueError, match="a BayesianSets is not conditioned on z"):
         BayesianSets().fit(SETS, z=np.zeros((len(SETS), 2)))
     with pytest.raises(ValueError, match="was fitted with no z; z was given"):
         bayes().expand(["oak"], z=[1.0])

@@ -1,4 +1,4 @@
-"""Trains, is killed again and again, goes on, and compares: run by test_train.py in a process of its own.
+"""Train, kill, resume and compare: run by test_checkpoint.py in a process of its own.
 
 Every run is a fork of one process that has imported torch, so that ten restarts cost one import.
 """
@@ -27,7 +27,7 @@ def data(seed: int, count: int) -> Batch:
 
 
 def weights_of_a_run(folder: Path | None, variant: str, die_at: int = -1, **options) -> dict[str, torch.Tensor]:
-    """One training, with dropout; `die_at`: the call of the loss at which the process kills itself."""
+    """Train with dropout; the process kills itself at call `die_at` of the loss."""
     torch.manual_seed(1)
     model = nn.DeepSet(nn.mlp(3, 16, 16, dropout=0.2), nn.mlp(16, 16, 1, dropout=0.2), pool="mean")
     if variant == "early stopping":
@@ -50,7 +50,7 @@ def weights_of_a_run(folder: Path | None, variant: str, die_at: int = -1, **opti
 
 
 def forked(work, *args, after=lambda child: None, **kwargs) -> int:
-    """Does the work in a child; how it ended (0: to the end, 1: KeyboardInterrupt, -9: killed)."""
+    """Run the work in a child process and return its exit code (0: completed, 1: KeyboardInterrupt, -9: killed)."""
     child = os.fork()
     if child == 0:
         try:
@@ -63,16 +63,16 @@ def forked(work, *args, after=lambda child: None, **kwargs) -> int:
 
 
 def killed_while_saving(folder: Path, variant: str) -> None:
-    plain, count = _checkpoint.save_file, 0
+    plain, count = _checkpoint._link, 0
 
-    def save_file(*args, **kwargs):
+    def link(*args):
         nonlocal count
-        plain(*args, **kwargs)
+        plain(*args)
         count += 1
         if count == 3:
             os.kill(os.getpid(), signal.SIGKILL)  # written, not yet renamed
 
-    _checkpoint.save_file = save_file
+    _checkpoint._link = link
     weights_of_a_run(folder, variant)
 
 
@@ -81,14 +81,14 @@ def killed_after_the_log(folder: Path, variant: str) -> None:
 
     def log(self, numbers):
         plain(self, numbers)
-        os.kill(os.getpid(), signal.SIGKILL)  # the line stands, the checkpoint of this epoch does not
+        os.kill(os.getpid(), signal.SIGKILL)  # the line is written, the checkpoint of this epoch is not
 
     Run.log = log
     weights_of_a_run(folder, variant)
 
 
 def ctrl_c(folder: Path, child: int) -> None:
-    """Ctrl-C from outside, once there is a checkpoint."""
+    """Send SIGINT as soon as there is a checkpoint."""
     while not (folder / "checkpoint.safetensors").exists():
         time.sleep(0.001)
     os.kill(child, signal.SIGINT)

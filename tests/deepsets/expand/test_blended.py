@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepsets.expand import BlendedExpander
-from deepsets.expand.blend_features import Evidence, whiten
+from deepsets.expand.evidence import Evidence, whiten
 
 WORDS = [f"w{i}" for i in range(40)]
 
@@ -29,14 +29,16 @@ def test_the_evidence_knows_nothing_of_the_set_left_out(seed, n):
     members = some_members(rng)
     evidence = some_evidence(rng, members)
     query, t = rng.choice(12, n, replace=False), int(rng.integers(6))
-    found = evidence(evidence.look(query, t))
+    found = evidence(evidence.encode(query, t))
     dense = members.toarray()
     dense[t] = 0  # the set is there, but empty: the counts of sets and of elements a set stay as they were
     other = Evidence(sp.csr_array(dense), evidence.traits, evidence.table)
     other.size = evidence.size
-    look = other.look(query, t)
-    np.testing.assert_allclose(found, other(look), rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(evidence.first(evidence.look(query, t)), other.first(look), rtol=1e-5, atol=1e-5)
+    encoded = other.encode(query, t)
+    np.testing.assert_allclose(found, other(encoded), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        evidence.quick_scores(evidence.encode(query, t)), other.quick_scores(encoded), rtol=1e-5, atol=1e-5
+    )
 
 
 @settings(max_examples=25, deadline=None)
@@ -48,10 +50,10 @@ def test_common_sets_are_counted_as_a_loop_counts_them(seed):
     query = rng.choice(12, 3, replace=False)
     dense = members.toarray()
     slow = [sum(dense[t, q] for t in range(6) for q in query if dense[t, c]) for c in range(12)]
-    found = evidence(evidence.look(query))
+    found = evidence(evidence.encode(query))
     np.testing.assert_allclose(np.expm1(found[:, 0]), slow, atol=1e-4)
     some = np.array([7, 2])
-    np.testing.assert_allclose(evidence(evidence.look(query), some), found[some], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(evidence(evidence.encode(query), some), found[some], rtol=1e-4, atol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +66,7 @@ def fitted():
     return expander.fit(sets, vocabulary=WORDS, validation=sets[:2])
 
 
-def test_the_rest_of_a_concept_goes_before_strangers(fitted):
+def test_the_rest_of_a_concept_goes_before_negatives(fitted):
     for start in (0, 10, 20):
         found = fitted.expand([f"w{start}", f"w{start + 3}"], k=5)
         assert all(start <= int(candidate.element[1:]) < start + 10 for candidate in found)
@@ -99,7 +101,7 @@ def test_it_is_saved_and_loaded(fitted, tmp_path):
 
 
 def test_bad_settings_are_named():
-    with pytest.raises(ValueError, match=r"query must be the least and the largest size of a query, found \(3, 2\)"):
+    with pytest.raises(ValueError, match=r"query must be the smallest and the largest size of a query, found \(3, 2\)"):
         BlendedExpander(query=(3, 2)).fit([["a", "b"], ["b", "c"]])
     with pytest.raises(ValueError, match="wanted at least two sets of two members"):
         BlendedExpander().fit([["a", "b"], ["c"]])

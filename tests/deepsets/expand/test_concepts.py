@@ -9,10 +9,9 @@ import pytest
 import torch
 
 from deepsets import Sets
-from deepsets.expand import BayesianSets
+from deepsets.expand import BayesianSets, set_vectors
 from deepsets.expand.concepts import METHODS, concept_expander, concept_sets, fit_expander
 from deepsets.expand.concepts import wordnet as _wordnet
-from deepsets.expand.concepts.set_vectors import set_vectors
 
 FOLDER = Path(_wordnet.__file__).parent
 SCRIPT = Path(__file__).parents[3] / "scripts" / "wordnet_concepts.py"
