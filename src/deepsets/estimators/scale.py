@@ -1,4 +1,4 @@
-"""Features and targets to comparable units, as learnt from the training data."""
+"""Scaling of features and targets, learned from the training data in float64."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from torch import Tensor, nn
 
 
 class Scale(nn.Module):
-    """Each feature in two views, (N, D) -> (N, 2 D): in units of its deviation, and as a normal score of its rank.
+    """Standardiser with two views of each feature: deviations from the mean, and the normal score of the rank.
 
+    The first view keeps distances, the second is robust to heavy tails and outliers. Both are clipped at ±3, so that
+    no single value dominates a network. Statistics are float64, so that a large offset (a Unix time) loses nothing.
+
+    Parameters
+    ----------
+    features : int
+        Number of columns.
+
+    Examples
+    --------
     >>> scale = Scale(1)
     >>> scale.learn(torch.tensor([[0.0], [1.0], [2.0], [1000.0]]))
     >>> scale(torch.tensor([[1.0], [1000.0], [float("nan")]])).round(decimals=2)
@@ -16,8 +26,6 @@ class Scale(nn.Module):
             [ 1.7300,  3.0000],
             [ 0.0000,  0.0000]])
 
-    The first view keeps distances, the second does not mind heavy tails and outliers. Both are cut at ±3, so that no
-    single value rules a network. Missing values become 0, the middle; with `missing` a third view marks them by 1.
     """
 
     mean: Tensor
@@ -27,31 +35,43 @@ class Scale(nn.Module):
     LIMIT = 3.0
     KNOTS = 100
 
-    def __init__(self, features: int, *, missing: bool = False) -> None:
+    def __init__(self, features: int) -> None:
         super().__init__()
-        self.missing, self.out_features = missing, (3 if missing else 2) * features
-        self.register_buffer("mean", torch.zeros(features))
-        self.register_buffer("inverse", torch.ones(features))
-        self.register_buffer("knots", torch.zeros(features, self.KNOTS))
+        self.out_features = 2 * features
+        self.register_buffer("mean", torch.zeros(features, dtype=torch.float64))
+        self.register_buffer("inverse", torch.ones(features, dtype=torch.float64))
+        self.register_buffer("knots", torch.zeros(features, self.KNOTS, dtype=torch.float64))
 
     def learn(self, x: Tensor) -> None:
-        """Takes mean, deviation and 100 quantiles of each column of (N, D); a constant column is only centred."""
-        columns = [column[~column.isnan()].double() for column in x.T]
-        columns = [column if len(column) else column.new_zeros(1) for column in columns]
-        mean = torch.stack([column.mean() for column in columns])
-        deviation = torch.stack([column.std(correction=0) for column in columns])
+        """Take mean, deviation and 100 quantiles of each column of (N, D); a constant column is only centred."""
+        x = x.double()
+        there = ~x.isnan()
+        count = there.sum(0).clamp(min=1)
+        self.mean.copy_(torch.where(there, x, 0).sum(0) / count)
+        deviation = (torch.where(there, x - self.mean, 0).square().sum(0) / count).sqrt()
+        self.inverse.copy_(torch.where(deviation > 1e-12 * self.mean.abs(), 1 / deviation, 1))
         steps = torch.linspace(0, 1, self.KNOTS, dtype=torch.float64)
-        self.mean.copy_(mean)
-        self.inverse.copy_(torch.where(deviation > 1e-8 * mean.abs(), 1 / deviation, 1))
-        self.knots.copy_(torch.stack([_quantiles(column, steps) for column in columns]))
+        rows = torch.arange(0, len(x), max(1, len(x) // 50_000))  # quantiles of at least 50,000 rows, evenly spaced
+        ordered = x[rows].sort(dim=0).values  # NaN last
+        place = steps[:, None] * (there[rows].sum(0) - 1).clamp(min=0)
+        low = place.floor().long()
+        high = torch.minimum(low + 1, (there[rows].sum(0) - 1).clamp(min=0))
+        if len(rows):
+            knots = torch.lerp(ordered.gather(0, low), ordered.gather(0, high), place - low)
+            self.knots.copy_(torch.nan_to_num(knots.T, nan=0.0))
+
+    def deviations(self, x: Tensor) -> Tensor:
+        """Deviations from the mean, not clipped; NaN stays NaN."""
+        return (x.double() - self.mean) * self.inverse
 
     def forward(self, x: Tensor) -> Tensor:
-        plain = (x - self.mean) * self.inverse
-        views = torch.cat([plain, self._normal_scores(x), *([x.isnan().to(x.dtype)] if self.missing else [])], dim=-1)
-        return torch.nan_to_num(views, nan=0.0).clamp(-self.LIMIT, self.LIMIT)
+        """(N, D) to (N, 2 D), as float32; a missing value becomes 0 in both views."""
+        x = x.double()
+        views = torch.cat([self.deviations(x), self._normal_scores(x)], dim=-1)
+        return torch.nan_to_num(views, nan=0.0).clamp(-self.LIMIT, self.LIMIT).float()
 
     def _normal_scores(self, x: Tensor) -> Tensor:
-        """The place of each value among the knots (where it fills several, in their middle), as a normal score."""
+        """Normal score of the rank of each value among the knots; a value equal to several knots gets their middle."""
         low, high = self._place(x, right=True) - 1, self._place(x, right=False)
         at_low = self._knot(low.clamp(min=0))
         at_high = self._knot(high.clamp(max=self.KNOTS - 1))
@@ -71,7 +91,7 @@ class Scale(nn.Module):
 
 
 def _normal_quantile(share: Tensor) -> Tensor:
-    """The inverse of the normal distribution, for shares between 1e-4 and 1 - 1e-4."""
+    """Inverse of the normal distribution function, for shares between 1e-4 and 1 - 1e-4."""
     if not torch.compiler.is_exporting():
         return torch.special.ndtri(share)
     # ndtri has no ONNX form. Acklam's rational functions: relative error below 1.2e-9, in float64 as they cancel.
@@ -114,33 +134,33 @@ _FAR = (
 )
 
 
-def _quantiles(column: Tensor, steps: Tensor) -> Tensor:
-    """Quantiles by linear interpolation (torch.quantile refuses columns over 16 million)."""
-    ordered = column.sort().values
-    place = steps * (len(ordered) - 1)
-    low = place.floor().long()
-    return torch.lerp(ordered[low], ordered[(low + 1).clamp(max=len(ordered) - 1)], place - low)
-
-
 class Unscale(nn.Module):
-    """From variance 1 back to the units of the target, (n, outputs) -> (n, outputs)."""
+    """From deviations back to the units of the target, (n, outputs) to (n, outputs).
+
+    Parameters
+    ----------
+    outputs : int
+        Number of targets.
+
+    """
 
     mean: Tensor
     deviation: Tensor
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.zeros(outputs))
-        self.register_buffer("deviation", torch.ones(outputs))
+        self.register_buffer("mean", torch.zeros(outputs, dtype=torch.float64))
+        self.register_buffer("deviation", torch.ones(outputs, dtype=torch.float64))
 
     def learn(self, y: Tensor) -> None:
-        """Takes mean and deviation of the columns of (n, outputs)."""
+        """Take mean and deviation of the columns of (n, outputs)."""
         self.mean.copy_(y.double().mean(0))
         self.deviation.copy_(y.double().std(0, correction=0))
 
     def forward(self, y: Tensor) -> Tensor:
-        return y * self.deviation + self.mean
+        """Units of the target."""
+        return y.double() * self.deviation + self.mean
 
     def scaled(self, y: Tensor) -> Tensor:
-        """The reverse: targets in units of their deviation."""
-        return (y - self.mean) / self.deviation
+        """Inverse: targets as deviations from their mean, float32."""
+        return ((y.double() - self.mean) / self.deviation).float()
