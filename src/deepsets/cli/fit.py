@@ -8,11 +8,10 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from .errors import user_errors
-from .output import names, show, show_result
+from .output import names, show, show_result, show_rows
 
 
 @user_errors
@@ -34,24 +33,28 @@ def fit(
     method: Annotated[
         str | None, typer.Option(help="Expansion: bayesian-sets (default), deep-sets or nearest-vectors.")
     ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Tasks of sets: auto (default, a blend), deep, boosting, forest or linear.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the sets.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Sets per training step.")] = None,
-    width: Annotated[int | None, typer.Option(min=1, help="Width of the network.")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="Width of the networks.")] = None,
+    class_weight: Annotated[str | None, typer.Option(help="balanced: all classes count the same.")] = None,
     early_stopping: Annotated[
         bool, typer.Option("--early-stopping", help="Stop when held-out sets do not improve.")
     ] = False,
+    device: Annotated[str | None, typer.Option(help="auto (default), cpu or cuda.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same model.")] = 0,
-    impute: Annotated[bool, typer.Option("--impute", help="Replace missing features by the training mean.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted fit of the same command.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Fit a model to a table and write a model folder.
 
-    The schema as it was understood (sets, sizes, features, target, task) is shown before the training, so that
-    mistakes are seen early. A row of the table is a member, and --by names its set; or a row is a set, and list columns
-    hold its members. Checkpoints are kept beside the output until it is complete: after Ctrl-C or a crash the same
-    command with --resume continues.
+    Each column as it was understood is shown before the training, so that mistakes are seen early. A row of the table
+    is a member, and --by names its set; or a row is a set, and list columns hold its members. Columns may hold numbers,
+    booleans, text, dates and missing values. Checkpoints are kept beside the output until it is complete: after Ctrl-C
+    or a crash the same command with --resume continues.
 
     \b
     Examples:
@@ -69,14 +72,22 @@ def fit(
     _check_options(task, target=target, features=features, z_columns=z_columns, element=element, method=method)
     io.check_free(output, overwrite)
     io.check_folder(output)
-    options = {"epochs": epochs, "batch_size": batch_size, "width": width, "early_stopping": early_stopping or None}
+    options = {
+        "model": model,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "width": width,
+        "class_weight": class_weight,
+        "early_stopping": early_stopping or None,
+        "device": device,
+    }
     chosen = {name: value for name, value in options.items() if value is not None}
     with locked(Path(f"{output.absolute()}.fit")):
         if task == "expansion":
             fit_expansion(table, output, by, element, method, epochs, seed, overwrite, as_json)
             return
         source = io.Source(None, [table], by, features=names(features), z=names(z_columns), target=names(target))
-        job = _FitJob(source, task, chosen | {"random_state": seed, "impute": impute}, as_json)
+        job = _FitJob(source, task, chosen, seed, as_json)
         folder = _checkpoints(output, resume)
         try:
             result = job.run(folder)
@@ -101,37 +112,56 @@ def _checkpoints(output: Path, resume: bool) -> Path:
 class _FitJob:
     """A table, its schema and the estimator for it."""
 
-    def __init__(self, source: Any, task: str | None, params: dict[str, Any], as_json: bool) -> None:
+    def __init__(self, source: Any, task: str | None, options: dict[str, Any], seed: int, as_json: bool) -> None:
         from .. import estimators, io
-        from .targets import check_target, guess_task
+        from .schema import describe, overview
+        from .targets import check_target, guess_task, targets
 
-        self.sets, self.columns = source.read(), source.columns
-        self.task = task or guess_task(self.sets)
-        self.schema = _schema(source.files[0], self.columns, self.sets, self.task)
+        sets, columns = source.read(), source.columns
+        task = task or guess_task(sets)
+        described = describe(sets, columns)
+        facts = overview(source.files[0], sets, task)
         if not as_json:
-            show(self.schema, "Schema")
-        check_target(self.task, self.sets, self.columns.target)
-        hint = "--impute replaces them by the training mean"
-        io.check_values(self.sets, self.columns.features, impute=params["impute"], hint=hint)
-        name = io.TASKS[self.task].estimator
+            show(facts, "Table")
+            show_rows(described[:40], "\nColumns")
+            if len(described) > 40:
+                typer.echo(f"… and {len(described) - 40} more")
+        roles = {"features": columns.features, "z": columns.z, "target": columns.target}
+        self.schema = facts | roles | {"columns": described}
+        check_target(task, sets, columns.target)
+        io.check_values(sets, columns.features, missing=True)
+        name = io.TASKS[task].estimator
         assert name is not None
+        kind = getattr(estimators, name)
+        for option in options:
+            if option not in kind().get_params():
+                raise typer.BadParameter(f"{task} has no such option.", param_hint=f"--{option.replace('_', '-')}")
         verbose = sys.stderr.isatty() and not as_json
-        self.model = getattr(estimators, name)(
-            by=self.columns.by, columns=self.columns.features, verbose=verbose, **params
-        )
+        self.model = kind(by=columns.by, random_state=seed, verbose=verbose, **options)
+        self.X, self.z = sets.named(columns)
+        y = targets(task, sets, columns.target)
+        self.y: Any = _split(y, sets.sizes) if io.TASKS[task].per_member else y
+        self.targets = columns.target
 
     def run(self, checkpoints: Path) -> dict[str, Any]:
         """Fit; returns what is to be shown."""
-        from .targets import targets
-
-        y = targets(self.task, self.sets, self.columns.target)
         start = time.perf_counter()
-        model = self.model.set_params(checkpoint_dir=str(checkpoints))
-        model.fit(self.sets.X, y, z=self.sets.z)
-        model.feature_names_in_ = np.array(self.columns.features, dtype=object)
-        model.context_names_in_, model.target_names_ = self.columns.z, self.columns.target
-        history = {"epochs": len(model.history_), "training loss": float(model.history_[-1]["loss"])}
-        return history | {"seconds": round(time.perf_counter() - start, 3)}
+        self.model.set_params(checkpoint_dir=str(checkpoints)).fit(self.X, self.y, z=self.z)
+        self.model.target_names_ = self.targets
+        out: dict[str, Any] = {}
+        history = getattr(self.model, "history_", None)
+        if history:
+            out |= {"epochs": len(history), "training loss": float(history[-1]["loss"])}
+        if hasattr(self.model, "head_weights_"):
+            out["blend"] = {name: round(share, 3) for name, share in self.model.head_weights_.items()}
+        return out | {"seconds": round(time.perf_counter() - start, 3)}
+
+
+def _split(values: Any, sizes: Any) -> list[Any]:
+    """Targets of members as one array per set."""
+    import numpy as np
+
+    return np.split(values, np.cumsum(sizes)[:-1])
 
 
 def _check_options(task: str | None, **given: str | None) -> None:
@@ -143,18 +173,3 @@ def _check_options(task: str | None, **given: str | None) -> None:
         if given[name] is not None:
             which = "cannot be used with" if expansion else "needs"
             raise typer.BadParameter(f"it {which} --task expansion.", param_hint=f"--{name.replace('_', '-')}")
-
-
-def _schema(path: Path, columns: Any, sets: Any, task: str) -> dict[str, Any]:
-    sizes = sets.sizes
-    return {
-        "table": str(path),
-        "sets": len(sets),
-        "members": int(sizes.sum()),
-        "sizes": {"min": int(sizes.min()), "median": float(np.median(sizes)), "max": int(sizes.max())},
-        "features": columns.features,
-        "z": columns.z,
-        "target": columns.target,
-        "labelled": int(min(len(t) - t.null_count for t in sets.targets)),
-        "task": task,
-    }

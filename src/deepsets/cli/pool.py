@@ -45,7 +45,13 @@ def pool(
     run = make_engine(engine, workers, address, table)
     from .. import distributed
 
-    options: dict[str, Any] = {"by": by, "z": names(z_columns), "merge": merge, "remove": remove, "overwrite": overwrite}
+    options: dict[str, Any] = {
+        "by": by,
+        "z": names(z_columns),
+        "merge": merge,
+        "remove": remove,
+        "overwrite": overwrite,
+    }
     with progress("rows", None, as_json) as advance:
         result = distributed.pool(model, table, output, engine=run, progress=advance, **options)
     show_result(result, "Pooled", as_json)

@@ -55,7 +55,7 @@ def check_target(task: str, sets: TableSets, names: list[str]) -> None:
                 f"the target {name!r} is constant, {found[0].as_py()!r} everywhere{one}: there is nothing to learn."
             )
         if task.endswith("classification"):
-            to_plain(np.array(found.to_pylist()), f"the target {name!r}")
+            to_plain(found.to_pylist(), f"the target {name!r}")
     if len(sets) == 1 and not task.startswith("member"):
         raise ValueError(
             f"the table holds a single set ({sets.ids[0].as_py()!r}), but the task {task} needs several: "

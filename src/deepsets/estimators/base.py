@@ -11,12 +11,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-<<<<<<< HEAD
-from ..sets import Sets, check_finite
-from ..train import Batch, split_rows, train
-from .input import Read, read
-from .network import Network
-=======
+from ..train import checkpoint_seed
 from .columns import Columns
 from .encoder import ColumnEncoder, looks_like_identifier
 from .input import Members, Schema, context_names, parse, parse_context
@@ -35,7 +30,6 @@ _AT_LEAST = {
     "noise": 0.0,
 }
 _SHARES = ("dropout", "keep")
->>>>>>> estimators
 
 
 class TableEstimator(BaseEstimator):
@@ -76,6 +70,11 @@ class TableEstimator(BaseEstimator):
         if isinstance(state, np.random.RandomState):
             return int(state.randint(2**31))
         return int(np.random.SeedSequence().generate_state(1)[0]) if state is None else int(state)
+
+    def _fit_seed(self, checkpoint_dir: str | None) -> int:
+        """Seed of a fit; without a `random_state`, that of the interrupted fit in `checkpoint_dir`."""
+        stored = checkpoint_seed(checkpoint_dir) if checkpoint_dir is not None and self.random_state is None else None
+        return self._seed() if stored is None else stored
 
     # -------------------------------------------------------------------------------------------------- reading
 

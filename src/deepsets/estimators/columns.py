@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..sets import is_missing
+
 KINDS = ("number", "category", "datetime")
 
 
@@ -52,14 +54,6 @@ class Columns:
     def take(self, rows: np.ndarray) -> Columns:
         """Select rows."""
         return replace(self, numbers=self.numbers[rows], categories=[c.take(rows) for c in self.categories])
-
-
-def is_missing(values: np.ndarray) -> np.ndarray:
-    """Mark None, NaN, NaT and pandas' NA: what is not equal to itself."""
-    if values.dtype.kind == "O":
-        same = [value is not None and value == value for value in values]  # noqa: PLR0124
-        return np.array([not (isinstance(s, bool | np.bool_) and s) for s in same], dtype=bool)
-    return values != values  # noqa: PLR0124
 
 
 def column_names(table: Any) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..sets import Sets
-from ..train import Batch, train
+from ..train import Batch, seeded, train
 from .blend import Folds
 from .network import SetNetworks
 from .task import Task
@@ -79,8 +78,7 @@ def build(
     plan: Plan, features: int, vocabularies: list[int], context: int, outputs: int, pool: Any, seed: int
 ) -> SetNetworks:
     """Networks with their initial weights; the global generator is left as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         return SetNetworks(
             features,
             vocabularies,
@@ -137,7 +135,7 @@ def fit_deep(
         seed=seed,
         **options,
     )
-    networks.eval()
+    networks.cpu().eval()
     return history
 
 
@@ -159,16 +157,3 @@ def loss_of(task: Task) -> Callable[[Any, Batch], tuple[Tensor, Tensor | float]]
         return (errors * seen).sum(), seen.sum()
 
     return loss
-
-
-def checkpoint_seed(checkpoint_dir: str | None, seed: int | None) -> int | None:
-    """The seed of an interrupted fit, so that it can be resumed without a `random_state`; stored at the first call."""
-    if checkpoint_dir is None or seed is not None:
-        return seed
-    path = Path(checkpoint_dir) / "seed"
-    if path.exists():
-        return int(path.read_text())
-    drawn = int(np.random.SeedSequence().generate_state(1)[0])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(str(drawn))
-    return drawn

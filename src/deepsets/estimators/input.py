@@ -9,15 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-<<<<<<< HEAD
-from ..sets import Sets, group_frame
-=======
-from ..sets import Sets
-from ..sets.frame import group_rows
-from .columns import Category, Columns, column_names, factorize, from_values, is_missing, plain_column, read_columns
+from ..sets import Sets, flatten_arrays, group_rows, is_missing
+from .columns import Category, Columns, column_names, factorize, from_values, plain_column, read_columns
 
 TOKEN = "token"  # name of the one column of a set of tokens
->>>>>>> estimators
 
 
 @dataclass(frozen=True)
@@ -187,9 +182,9 @@ def _parse_table(X: Any, schema: Schema) -> Members:
         raise ValueError(f"no feature columns are left beside {', '.join(map(str, keys))}; the table has: {known}.")
     if (X.num_rows if hasattr(X, "num_rows") else len(X)) == 0:
         raise ValueError("the table has no rows, so there are no sets.")
-    order, sizes = group_rows([plain_column(X, keys[0])], [keys[0]])
+    order, cuts = group_rows([plain_column(X, keys[0])], [keys[0]])
+    offsets = cuts.numpy()
     columns = read_columns(X, features, schema.kinds).take(order)
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
     context = None
     if schema.context:
         whole = read_columns(X, schema.context, schema.kinds).take(order)
@@ -205,8 +200,8 @@ def _pool_inner(X: Any, keys: list[str], members: Members) -> Members:
 
     assert members.rows is not None
     inner = [plain_column(X, key)[members.rows] for key in keys]
-    order, sizes = group_rows([members.set_ids.astype(np.int64), *inner], ["set", *keys])
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    order, cuts = group_rows([members.set_ids.astype(np.int64), *inner], ["set", *keys])
+    offsets = cuts.numpy()
     owner = members.set_ids[order][offsets[:-1]]
     groups = Members(members.columns.take(order), offsets)
     counts = np.bincount(owner, minlength=len(members))
@@ -228,16 +223,6 @@ def _check_constant(columns: Columns, offsets: np.ndarray, names: list[str]) -> 
                 f"the set-level column {name!r} must have one value per set, but it changes within set {bad}: "
                 "use it as a feature of the members."
             )
-<<<<<<< HEAD
-        names = columns or [c for c in X.columns if c not in (by, drop)]
-        values, offsets, rows = group_frame(X, [by], names)
-        return Read(
-            Sets(torch.from_numpy(values).to(torch.get_default_dtype()), offsets, ensure_finite=False),
-            None,
-            rows,
-            names,
-        )
-=======
 
 
 def _parse_anndata(X: Any, schema: Schema) -> Members:
@@ -246,8 +231,8 @@ def _parse_anndata(X: Any, schema: Schema) -> Members:
             f"X is AnnData: name the column of obs that identifies the set, by=. Columns: {list(X.obs.columns)}."
         )
     matrix = X.X.toarray() if hasattr(X.X, "toarray") else np.asarray(X.X)
-    order, sizes = group_rows([plain_column(X.obs, schema.by)], [schema.by])
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    order, cuts = group_rows([plain_column(X.obs, schema.by)], [schema.by])
+    offsets = cuts.numpy()
     names = [str(name) for name in X.var_names]
     columns = Columns(matrix[order].astype(np.float64), [], names, [], [(name, "number") for name in names])
     context = None
@@ -317,7 +302,6 @@ def _parse_list(X: Any) -> Members:
         X = np.ma.filled(X.astype(float), np.nan)
     if isinstance(X, torch.Tensor):
         X = X.detach().cpu().numpy()
->>>>>>> estimators
     if isinstance(X, np.ndarray) and X.dtype != object:
         if X.dtype.kind == "c":
             raise ValueError("X holds complex numbers: give the real and the imaginary part as two features.")
@@ -348,8 +332,6 @@ def _parse_list(X: Any) -> Members:
 
 
 def _parse_arrays(X: list[Any]) -> Members:
-    from ..sets.convert import flat_list
-
     arrays = []
     for b, members in enumerate(X):
         if isinstance(members, np.ma.MaskedArray):
@@ -367,7 +349,7 @@ def _parse_arrays(X: list[Any]) -> Members:
         if np.iscomplexobj(members):
             raise ValueError(f"set {b} holds complex numbers: give the real and the imaginary part as two features.")
         arrays.append(members.detach().double().cpu() if isinstance(members, torch.Tensor) else members)
-    values, offsets = flat_list(arrays)
+    values, offsets = flatten_arrays(arrays)
     flat, cuts = values.reshape(len(values), -1).numpy(), offsets.numpy()
     return Members(_matrix(flat.astype(np.float64), cuts), cuts)
 
@@ -403,17 +385,6 @@ def _are_ids(X: list[Any]) -> bool:
     return all(np.asarray(members).dtype.kind in "iu" for members in X if len(members))
 
 
-<<<<<<< HEAD
-def _plain(members: Any, b: int) -> list[Any]:
-    if isinstance(members, str):
-        raise ValueError(f"set {b} is the string {members!r}; wanted a list of tokens.")
-    return [m.item() if isinstance(m, np.generic | torch.Tensor) else m for m in members]
-
-
-def _unchecked_list(arrays: list[Any]) -> Sets:
-    """Like `Sets.from_list`, but NaN passes: the estimator imputes it, or refuses it in its own words."""
-    return Sets.from_list(arrays, ensure_finite=False)
-=======
 def _parse_tokens(X: list[Any]) -> Members:
     for b, members in enumerate(X):
         if isinstance(members, str):
@@ -426,4 +397,3 @@ def _parse_tokens(X: list[Any]) -> Members:
         members = Members(Columns(np.zeros((len(flat), 0)), []), offsets)
         raise ValueError(f"{members.where(int(gone.argmax()))} has no token (found {flat[gone][0]!r}): leave it out.")
     return Members(_tokens(flat), offsets)
->>>>>>> estimators

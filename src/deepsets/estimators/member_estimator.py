@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from ..sets import Sets
-from ..train import Batch, train
+from ..train import Batch, seeded, train
 from .base import TableEstimator, bounded, load_weights
 from .columns import Columns
-from .deep import checkpoint_seed
 from .input import Members
 from .network import MemberNetwork, MemberNetworks
 from .set_estimator import cuts, one_thread
@@ -141,9 +140,7 @@ class MemberEstimator(TableEstimator):
         """
         self._check_parameters()
         fresh = not (self.warm_start and hasattr(self, "network_"))
-        drawn = None if self.random_state is None else self._seed()
-        seed = checkpoint_seed(self.checkpoint_dir if fresh else None, drawn)
-        seed = self._seed() if seed is None else seed
+        seed = self._fit_seed(self.checkpoint_dir if fresh else None)
         batch = self._batch(X, y, z, sample_weight, first=fresh, seed=seed)
         steps = -(-len(batch.sets) // self.batch_size)
         epochs = self.epochs or max(self._EPOCHS, -(-self._STEPS // steps))
@@ -182,8 +179,7 @@ class MemberEstimator(TableEstimator):
         if first:
             self._learn_columns(members, set_level)
             self.n_outputs_ = self._outputs()
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
+            with seeded(seed):
                 self.network_ = self._new_network()
             self._learn_targets(targets)
         sets, context = self._prepare(members, set_level)
@@ -240,9 +236,11 @@ class MemberEstimator(TableEstimator):
                 patience=self.patience if validation is not None else None,
                 seed=seed,
                 checkpoint_dir=folder,
+                device=self.device,
+                on_epoch=self.on_epoch,
                 progress=self.verbose,
             )
-        self.network_.eval()
+        self.network_.cpu().eval()
         return self
 
     # -------------------------------------------------------------------------------------------------- answers

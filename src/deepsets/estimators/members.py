@@ -12,13 +12,8 @@ from sklearn.metrics import accuracy_score, r2_score
 from torch import Tensor
 from torch.nn import functional as F
 
-<<<<<<< HEAD
 from ..sets import Sets, is_missing
-=======
-from ..sets import Sets
->>>>>>> estimators
 from ..train import Batch
-from .columns import is_missing
 from .input import Members
 from .member_estimator import PARAMETERS, MemberEstimator
 from .targets import as_numbers, check_outputs, class_labels, codes, find_classes, per_member, target_column
@@ -198,11 +193,7 @@ class MemberClassifier(ClassifierMixin, PerMember):
         if labels.ndim != 1:
             raise ValueError(f"y must be one label for each member, found shape {labels.shape}.")
         known = ~is_missing(labels)
-<<<<<<< HEAD
-        return np.array(labels[known].tolist()), known
-=======
         return class_labels(np.array(labels[known].tolist()) if known.any() else labels[:0], "member"), known
->>>>>>> estimators
 
     def _outputs(self) -> int:
         return len(self.classes_)
@@ -236,11 +227,7 @@ def _some(sets: Sets, keep: float) -> tuple[Tensor, Tensor]:
 
 def _at(sets: Sets, places: Tensor, offsets: Tensor) -> Sets:
     sets = sets.materialize()
-<<<<<<< HEAD
-    return Sets.unchecked(sets.values[places], offsets, None, None if sets.weights is None else sets.weights[places])
-=======
     return Sets(sets.values[places], offsets, None, None if sets.weights is None else sets.weights[places])
->>>>>>> estimators
 
 
 def _weighted(errors: Tensor, known: Tensor, batch: Batch) -> tuple[Tensor, Tensor | float]:

@@ -14,17 +14,10 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from sklearn.base import RegressorMixin
 
 from ..nn import pooling
-<<<<<<< HEAD
-from ..sets import Sets, check_finite
-from .base import target_column
-from .input import Read, read
-from .targets import as_numbers, one_per_set
-=======
 from ..sets import Sets
 from .base import TableEstimator
 from .input import Members
 from .targets import as_numbers, check_finite_targets, one_per_set, target_column
->>>>>>> estimators
 
 
 class _Choice(NamedTuple):

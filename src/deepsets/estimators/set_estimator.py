@@ -16,7 +16,7 @@ from ..train import Batch, train
 from .base import TableEstimator, bounded, load_weights
 from .blend import calibration_error, make_folds, residual_quantiles
 from .columns import Columns
-from .deep import Plan, build, checkpoint_seed, fit_deep, loss_of, plan
+from .deep import Plan, build, fit_deep, loss_of, plan
 from .heads import HEADS, BlendPooling, Encoded, Heads, fold_count, run_together, under
 from .input import Members
 from .linear import LinearHead
@@ -70,8 +70,7 @@ class SetEstimator(TableEstimator):
         self._check_parameters()
         if self.warm_start and hasattr(self, "heads_") and self.heads_.deep is not None:
             return self._continue(X, y, z, sample_weight)
-        seed = checkpoint_seed(self.checkpoint_dir, None if self.random_state is None else self._seed())
-        seed = self._seed() if seed is None else seed
+        seed = self._fit_seed(self.checkpoint_dir)
         members, set_level = self._read_first(X, y, z)
         task = self._task(target_column(X, y), members, first=True)
         weight = set_weights(sample_weight, len(members))
@@ -124,6 +123,8 @@ class SetEstimator(TableEstimator):
                 warmup=0.3,
                 subset=self.subset,
                 checkpoint_dir=self.checkpoint_dir,
+                device=self.device,
+                on_epoch=self.on_epoch,
                 progress=self.verbose,
             )
             return self.heads_.deep_held_out(encoded, folds)
@@ -237,9 +238,11 @@ class SetEstimator(TableEstimator):
                 clip=networks.networks**0.5,
                 subset=self.subset,
                 seed=self._seed(),
+                device=self.device,
+                on_epoch=self.on_epoch,
                 progress=self.verbose,
             )
-        networks.eval()
+        networks.cpu().eval()
         return self
 
     # ------------------------------------------------------------------------------------------ states, answers
@@ -449,8 +452,7 @@ class SetEstimator(TableEstimator):
     def _score(self, answers: np.ndarray, y: Any, members: Members, weight: Any) -> float:
         raise NotImplementedError
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None, *, z: Any = None) -> float:
-        """Accuracy of classes, or R² of values, on sets X with targets y."""
+    def _score_sets(self, X: Any, y: Any, sample_weight: Any, z: Any) -> float:
         members, set_level = self._read(X, z, y)
         return self._score(self._answers(members, set_level), target_column(X, y), members, sample_weight)
 

@@ -10,18 +10,9 @@ import torch
 from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.metrics import accuracy_score, r2_score
 
-<<<<<<< HEAD
-from ..nn import DeepSet, leave_one_out
-from ..sets import Sets, is_missing
-from ..train import Batch
-from .base import SetEstimator, target_column
-from .input import Read
-from .network import set_network
-from .targets import as_numbers, check_classes, check_outputs, codes, one_per_set, per_member, weighed
-=======
+from ..sets import is_missing
 from .base import _under
 from .blend import conformal_radius
-from .columns import is_missing
 from .input import Members
 from .scale import Unscale
 from .set_estimator import ModelName, SetEstimator
@@ -69,7 +60,6 @@ _PARAMETERS = """
     verbose : bool, default=False
         Show a progress bar.
 """
->>>>>>> estimators
 
 
 class SetRegressor(TransformerMixin, RegressorMixin, SetEstimator):
@@ -194,6 +184,10 @@ class SetRegressor(TransformerMixin, RegressorMixin, SetEstimator):
         scaled = (values - self.unscale_.mean.numpy()) / self.unscale_.deviation.numpy()
         return Task("regression", scaled, values.shape[1])
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, z: Any = None) -> float:
+        """R² of the predicted values; the mean over several targets."""
+        return self._score_sets(X, y, sample_weight, z)
+
     def _score(self, answers: np.ndarray, y: Any, members: Members, weight: Any) -> float:
         wanted = as_numbers(one_per_set(y, members, "target"), "set")
         return float(r2_score(wanted, self._final(answers), sample_weight=weight))
@@ -312,12 +306,6 @@ class SetClassifier(TransformerMixin, ClassifierMixin, SetEstimator):
         """Predict the most probable class, (sets,); for labels an indicator matrix (sets, labels)."""
         return self._decide(self.predict_proba(X, z=z))
 
-<<<<<<< HEAD
-    def _targets(self, y: Any, given: Read, *, first: bool) -> Tensor:
-        labels = one_per_set(y, given, "class")
-        if labels.ndim != 1:
-            raise ValueError(f"y must be one label for each set, found shape {labels.shape}.")
-=======
     def _decide(self, chance: np.ndarray) -> np.ndarray:
         return (chance > 0.5).astype(int) if self._kind() == "labels" else self.classes_[chance.argmax(1)]
 
@@ -338,7 +326,6 @@ class SetClassifier(TransformerMixin, ClassifierMixin, SetEstimator):
             self.flat_ = not many
         if many:
             return self._label_task(labels, first)
->>>>>>> estimators
         missing = is_missing(labels)
         if missing.any():
             b = int(missing.argmax())
@@ -385,6 +372,10 @@ class SetClassifier(TransformerMixin, ClassifierMixin, SetEstimator):
         if not isinstance(self.class_weight, dict):
             raise ValueError(f"class_weight must be 'balanced', a dict or None, found {self.class_weight!r}.")
         return np.array([float(self.class_weight.get(c, 1.0)) for c in self.classes_.tolist()])[task.y]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, z: Any = None) -> float:
+        """Accuracy of the predicted classes; for labels the share of sets with all labels right."""
+        return self._score_sets(X, y, sample_weight, z)
 
     def _score(self, answers: np.ndarray, y: Any, members: Members, weight: Any) -> float:
         wanted = one_per_set(y, members, "class")

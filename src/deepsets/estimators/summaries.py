@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..nn import Pooling
-from ..nn.segment import segment_max, segment_min, segment_sum
+from ..nn.segment import segment_max, segment_sum
 from ..nn.state import Parts
 from ..sets import Sets
 from .columns import Category, Columns
@@ -81,25 +81,23 @@ class Summaries:
         """
         x = torch.from_numpy(self.encoder.deviations(members.columns))
         weights = None if members.weights is None else torch.from_numpy(members.weights)
-        layout = Sets(x, torch.from_numpy(members.offsets), weights=weights) if not x.isnan().any() else None
-        if layout is None:
-            layout = Sets(torch.zeros_like(x), torch.from_numpy(members.offsets), weights=weights)
+        layout = _layout(members, weights)
         missing = x.isnan()
         there = torch.where(missing, 0, x)
         count = layout.counts.double() if weights is not None else layout.sizes.double()
         sums = [
-            segment_sum(there, layout, weights),
-            segment_sum(there.square(), layout, weights),
-            segment_sum(missing[:, self.encoder.gaps].double(), layout, weights),
+            _sum(there, layout),
+            _sum(there.square(), layout),
+            _sum(missing[:, self.encoder.gaps].double(), layout),
         ]
         sums += [self._category_counts(codes[:, j], j, members) for j in range(codes.shape[1])]
         if self.tables is not None:
             for j, table in enumerate(self.tables):
                 if table.shape[1]:
-                    sums.append(segment_sum(table[codes[:, j]], layout, weights))
+                    sums.append(_sum(table[codes[:, j]], layout))
         empty = torch.from_numpy(members.sizes == 0)[:, None]
-        low = segment_min(torch.where(missing, torch.inf, x), layout)
-        high = segment_max(torch.where(missing, -torch.inf, x), layout)
+        low = -_highest(torch.where(missing, -torch.inf, -x), layout)
+        high = _highest(torch.where(missing, -torch.inf, x), layout)
         z = torch.zeros(len(members), 0, dtype=torch.float64) if context is None else torch.from_numpy(context)
         return {
             "count": count,
@@ -115,14 +113,14 @@ class Summaries:
         alone = replace(members, offsets=np.arange(members.total + 1), context=None)
         own = self.state(alone, codes, None)
         x = torch.from_numpy(self.encoder.deviations(members.columns))
-        layout = Sets(torch.zeros_like(x), torch.from_numpy(members.offsets))
+        layout = _layout(members, None)
         rest = {name: parts[name][ids] - own[name] for name in ("count", "sum")}
         for name, sign in (("min", -1), ("max", 1)):
             values = torch.where(x.isnan(), -torch.inf, sign * x)
             best = sign * parts[name][ids]
             wins = values == best
-            only = wins & (layout.broadcast(segment_sum(wins.double(), layout)) == 1)
-            second = layout.broadcast(segment_max(values.masked_fill(only, -torch.inf), layout))
+            only = wins & (layout.broadcast(_sum(wins.double(), layout)) == 1)
+            second = layout.broadcast(_highest(values.masked_fill(only, -torch.inf), layout))
             left = torch.where(only, second, best)
             rest[name] = sign * torch.where(
                 torch.from_numpy(np.repeat(members.sizes, members.sizes))[:, None] > 1, left, -torch.inf
@@ -228,6 +226,21 @@ def describe(groups: Members) -> Columns:
     return Columns(
         numbers[:, : 2 + 4 * D], categories, names[: 2 + 4 * D], groups.columns.category_names, groups.columns.schema
     )
+
+
+def _layout(members: Members, weights: Tensor | None) -> Sets:
+    return Sets(torch.zeros(members.total, 1, dtype=torch.float64), torch.from_numpy(members.offsets), weights=weights)
+
+
+def _sum(values: Tensor, layout: Sets) -> Tensor:
+    """(N, D) to (B, D); D may be 0."""
+    if values.shape[1] == 0:
+        return values.new_zeros(len(layout), 0)
+    return segment_sum(values.contiguous(), layout, layout.weights)
+
+
+def _highest(values: Tensor, layout: Sets) -> Tensor:
+    return values.new_zeros(len(layout), 0) if values.shape[1] == 0 else segment_max(values.contiguous(), layout)
 
 
 def _most_frequent(frequency: np.ndarray, most: int) -> np.ndarray:

@@ -7,14 +7,9 @@ from typing import Any
 
 import numpy as np
 
-<<<<<<< HEAD
-from ..sets import Sets, is_missing
-from ..train import Batch
-from .input import Read
-=======
-from .columns import column_names, is_missing, plain_column
+from ..sets import is_missing
+from .columns import column_names, plain_column
 from .input import Members
->>>>>>> estimators
 
 
 def target_column(X: Any, y: Any) -> Any:

@@ -62,6 +62,8 @@ class File:
     identifiers : sequence of str, default=()
         Columns that name something. They are read from CSV files as integers, if all of them are plain 64-bit
         integers, and otherwise as text, never as floats: 9223372036854775808 and 9223372036854775809 stay distinct.
+    text : sequence of str, default=()
+        Columns of CSV files to be read as text even if they look like something else.
 
     Attributes
     ----------
@@ -79,13 +81,16 @@ class File:
     (['box', 'x'], [1.5, 2.5, None])
     """
 
-    def __init__(self, path: str | Path, numbers: Sequence[str] = (), identifiers: Sequence[str] = ()) -> None:
+    def __init__(
+        self, path: str | Path, numbers: Sequence[str] = (), identifiers: Sequence[str] = (), text: Sequence[str] = ()
+    ) -> None:
         self.path, self.kind = Path(path), format_of(path)
         if not self.path.is_file():
             raise TableError(f"{self.path} {'is not a file' if self.path.exists() else 'does not exist'}.")
         pa = arrow()
         self._identifiers = set(identifiers) if self.kind == "csv" else set()
         self._as_integers: dict[str, bool] = {}
+        self._text = set(text)
         with self._errors():
             if self.kind == "npz":
                 self._source = pa.dataset.dataset(read_npz(self.path, pa))
@@ -108,7 +113,7 @@ class File:
         if self.kind != "csv":
             return {}
         pa, schema = arrow(), self._source.schema
-        types = {name: pa.string() for name in self._identifiers if name in schema.names}
+        types = {name: pa.string() for name in self._identifiers | self._text if name in schema.names}
         for name in numbers:
             if name in schema.names and name not in types:
                 kind = schema.field(name).type
@@ -155,7 +160,7 @@ class File:
         pa = arrow()
         with self._errors():
             if self.kind == "csv":  # here types follow from all rows, not only from the first block
-                text = {name: pa.string() for name in self._identifiers & set(columns)}
+                text = {name: pa.string() for name in (self._identifiers | self._text) & set(columns)}
                 convert = pa.csv.ConvertOptions(include_columns=columns, strings_can_be_null=True, column_types=text)
                 return self._integers(pa.csv.read_csv(self.path, convert_options=convert), whole=True)
             return self._checked(self._source.to_table(columns=columns))

@@ -16,9 +16,6 @@ FORMAT, VERSION = "deepsets-model", 1
 
 # Settings of one training on one machine, not of the model. They are never written, and never obeyed when read.
 NOT_KEPT = ("checkpoint_dir", "verbose", "on_epoch")
-_DTYPES = {"bool", *(f"{k}{b}" for k in ("int", "uint") for b in (8, 16, 32, 64)), "float16", "float32", "float64"}
-_COUNTS = ("n_features_in_", "n_context_", "n_outputs_", "n_sets_", "n_members_")
-_NAMES = ("context_names_in_", "target_names_")
 
 
 class ModelFolderError(ValueError):
@@ -123,8 +120,8 @@ def parse(text: bytes) -> dict[str, Any]:
     return config
 
 
-def to_model(config: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the unfitted model of a config, and the facts it has learned.
+def to_model(config: dict[str, Any]) -> Any:
+    """Return the model of a config, without what it has learned.
 
     Parameters
     ----------
@@ -139,14 +136,10 @@ def to_model(config: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     unknown = sorted(set(config["params"]) - known)
     if unknown:
         raise ModelFolderError(f"its config.json sets {unknown[0]!r:.100}, which is no setting of a model folder.")
-    params = {name: from_plain(value, name) for name, value in config["params"].items()}
-    for name, value in params.items():
+    for name, value in config["params"].items():
         if isinstance(value, float) and not math.isfinite(value):
-            raise ModelFolderError(f"its config.json sets {name!r} to {value}, which is no finite number.")
-    model.set_params(**params)
-    facts = {name: from_plain(value, name) for name, value in config["fitted"].items()}
-    _check_facts(facts)
-    return model, facts
+            raise ModelFolderError(f"its config.json sets {name!r} to {value}, which is not a finite number.")
+    return model.set_params(**config["params"])
 
 
 def check_sizes(config: dict[str, Any], tensors: dict[str, Any]) -> None:
@@ -176,90 +169,30 @@ def check_sizes(config: dict[str, Any], tensors: dict[str, Any]) -> None:
         )
 
 
-def _check_facts(facts: dict[str, Any]) -> None:
-    """The facts that every model may have are of the right type and size."""
-    for name in _COUNTS:
-        if name in facts and (type(facts[name]) is not int or facts[name] < 0):
-            raise ModelFolderError(f"its config.json lacks a valid {name!r}: found {facts[name]!r:.100}.")
-    for name in _NAMES:
-        if name in facts and not (isinstance(facts[name], list) and all(isinstance(v, str) for v in facts[name])):
-            raise ModelFolderError(f"its {name!r} must be a list of names, found {facts[name]!r:.100}.")
-    for name, count in {"classes_": "n_outputs_", "feature_names_in_": "n_features_in_"}.items():
-        if name in facts:
-            found, wanted = facts[name], facts.get(count)
-            if not isinstance(found, np.ndarray) or found.ndim != 1 or (wanted is not None and len(found) != wanted):
-                raise ModelFolderError(
-                    f"its {name!r} must be a list of {count} = {wanted} entries, found {found!r:.100}."
-                )
-    if "vocabulary_" in facts:
-        found = facts["vocabulary_"]
-        if not isinstance(found, list) or any(not isinstance(v, str | int | float) for v in found):
-            raise ModelFolderError("its 'vocabulary_' is not a list of strings or numbers.")
-
-
 def to_plain(value: Any, name: str) -> Any:
-    """Convert a value to what JSON can hold; an array to its entries and its dtype.
+    """Convert a value to what JSON can hold.
 
     Parameters
     ----------
     value : object
-        Numbers, text, None, and lists, tuples, dicts and arrays of these.
+        Numbers, text, None, and lists, tuples and dicts of these.
     name : str
         What it is, for the error message.
     """
-    if isinstance(value, np.ndarray):
-        flat = value.ravel().tolist()
-        if value.dtype.kind not in "biufUO" or not all(isinstance(v, str | int | float | bool) for v in flat):
-            raise ModelFolderError(
-                f"{name} holds {value.dtype} entries such as {str(value.ravel()[0])!r}: a model folder keeps strings, "
-                "integers, floats and booleans."
-            )
-        _check_text(flat, name)
-        kind = {"O": "object", "U": "str"}.get(value.dtype.kind, value.dtype.name)
-        return {"dtype": kind, "entries": value.tolist()}
     if isinstance(value, np.generic):
-        return to_plain(value.item(), name)
+        value = value.item()
     if isinstance(value, list | tuple):
         return [to_plain(v, name) for v in value]
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value) and "dtype" not in value:
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: to_plain(v, name) for key, v in value.items()}
-    if value is None or isinstance(value, str | int | float | bool):
-        _check_text([value], name)
-        return value
-    raise ModelFolderError(f"{name} is a {type(value).__name__}, which a model folder cannot keep: {value!r:.200}.")
-
-
-def _check_text(values: list[Any], name: str) -> None:
-    for value in values:
-        if isinstance(value, str):
-            try:
-                value.encode()
-            except UnicodeEncodeError:
-                raise ModelFolderError(f"{name} holds the text {value!a:.100}, which is not valid Unicode.") from None
-
-
-def from_plain(value: Any, name: str) -> Any:
-    """Reverse :func:`to_plain`.
-
-    Parameters
-    ----------
-    value : object
-        A value of config.json.
-    name : str
-        What it is, for the error message.
-    """
-    if isinstance(value, list):
-        return [from_plain(v, name) if isinstance(v, dict | list) else v for v in value]
-    if not isinstance(value, dict):
-        return value
-    if set(value) != {"dtype", "entries"}:
-        return {key: from_plain(v, name) for key, v in value.items()}
-    kind, entries = value["dtype"], value["entries"]
-    try:
-        if kind not in (*_DTYPES, "object", "str") or not isinstance(entries, list):
-            raise ValueError(f"entries of type {kind!r:.100}")
-        if kind == "str" and not all(isinstance(entry, str) for entry in entries):
-            raise ValueError("entries that are not text")
-        return np.array(entries, dtype=kind)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ModelFolderError(f"{name!r:.100} of its config.json cannot be read: {error}.") from None
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ModelFolderError(f"{name} holds the text {value!a:.100}, which is not valid Unicode.") from None
+    elif value is not None and not isinstance(value, int | float):
+        raise ModelFolderError(
+            f"{name} holds a {type(value).__name__}, {str(value)[:100]!r}: a model folder keeps strings, numbers and "
+            "booleans."
+        )
+    return value

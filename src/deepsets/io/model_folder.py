@@ -12,13 +12,11 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ..files import atomic_folder, locked
 from .model_card import card
 from .model_config import ModelFolderError, check_sizes, parse, registry, to_config, to_model
-from .model_state import get_state, set_state
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 
@@ -58,15 +56,17 @@ def save(model: Any, path: str | Path, overwrite: bool = False) -> Path:
     True
     """
     name = type(model).__name__
-    if registry().get(name) is not type(model):
+    known: Any = registry().get(name)
+    if known is not type(model):
         raise ModelFolderError(f"a model folder holds one of {', '.join(registry())}; found a {name}.")
     try:
-        check_is_fitted(model)
+        tensors, facts = model.get_state()
     except NotFittedError:
         raise NotFittedError(f"this {name} is not fitted yet: there is nothing to save.") from None
+    except ValueError as error:
+        raise ModelFolderError(str(error)) from None
     path = Path(path)
     check_free(path, overwrite)
-    tensors, facts = get_state(model)
     _check_weights(tensors)
     weights = safetensors.torch.save(tensors)
     config = to_config(model, facts, hashlib.sha256(weights).hexdigest())
@@ -122,12 +122,14 @@ def _build(config: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
     _check_weights(tensors)
     check_sizes(config, tensors)
     try:
-        model, facts = to_model(config)
+        model = to_model(config)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about settings that nobody here chose
-            set_state(model, tensors, facts)
+            model.set_state(tensors, config["fitted"])
     except ModelFolderError:
         raise
+    except ValueError as error:
+        raise ModelFolderError(str(error)) from None
     except Exception as error:  # whatever a malformed config leads to, it is the folder that is wrong
         text = f"{type(error).__name__}: {error}"
         raise ModelFolderError(
@@ -174,7 +176,7 @@ def model_identity(model: Any) -> str:
         tensors, facts = dict(model.state_dict()), {"layers": repr(model)}
         facts["options"] = str([sorted(_options(part)) for part in model.modules()])
     else:
-        tensors, learned = get_state(model)
+        tensors, learned = model.get_state()
         facts = to_config(model, learned, "")
         facts = {name: facts[name] for name in ("class", "params", "fitted")}
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())

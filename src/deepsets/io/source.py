@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,25 +78,24 @@ class Source:
     ) -> None:
         chosen = list(features or map(str, getattr(model, "feature_names_in_", [])))
         context = list(z) or list(getattr(model, "context_names_in_", []))
-        self.tokens = bool(getattr(model, "vocabulary_", None))
-        self.impute = bool(getattr(model, "impute", False))
         self.dtype = _dtype(model)
         self.files = list(files)
+        text = _text_columns(model)
         numeric = [] if hasattr(model, "classes_") else list(target)
-        self.numbers = [*context, *([] if self.tokens else chosen), *numeric] if model is not None else []
-        self.identifiers: list[str] = []
+        self._types: dict[str, list[str]] = {"text": text, "numbers": [], "identifiers": []}
+        if model is not None:
+            self._types["numbers"] = [name for name in (*context, *chosen, *numeric) if name not in text]
         self.shape: Shape = shape_of(self.open(0))
         by = by or self._by(getattr(model, "by", None))
         self.columns: Columns = self.shape.choose(by, chosen or None, context, list(target))
-        self.identifiers = [] if by is None else [by]
-        self._known: frozenset[Any] = frozenset(getattr(model, "vocabulary_", None) or ())
+        self._types["identifiers"] = [] if by is None else [by]
 
     def _by(self, fitted: str | None) -> str | None:
         return None if self.shape.nested and fitted not in self.shape.places else fitted
 
     def open(self, number: int) -> File:
         """Open a file by its number."""
-        return File(self.files[number], self.numbers, self.identifiers)
+        return File(self.files[number], **self._types)
 
     def read(self) -> TableSets:
         """Read all sets of the first file; rows of a set need not be adjacent."""
@@ -119,28 +119,16 @@ class Source:
         part : TableSets
             Sets of these tables.
         """
-        hint = "a model fitted with --impute would use the training mean"
-        check_values(part, self.columns.features, impute=self.impute, hint=hint)
-        if self.tokens:
-            self._check_tokens(part)
-        if self.dtype is not None and isinstance(part.X, Sets):
-            part = part._replace(X=part.X.to(dtype=self.dtype))
+        check_values(part, self.columns.features, missing=self.dtype is None)
+        if self.dtype is not None:
+            if not isinstance(part.X, Sets):
+                raise TableError("the features of a network must be numbers: fit an estimator for other columns.")
+            part = replace(part, X=part.X.to(dtype=self.dtype))
         return part
 
-    def _check_tokens(self, part: TableSets) -> None:
-        if not isinstance(part.X, list):
-            raise TableError(f"column {self.columns.features[0]!r} must hold text: the model was fitted on tokens.")
-        for tokens, name in zip(part.X, part.ids, strict=True):
-            unknown = next((token for token in tokens if token not in self._known), None)
-            if unknown is not None:
-                raise TableError(
-                    f"set {name.as_py()!r} holds {unknown!r}, which is not among the {len(self._known)} tokens "
-                    "of the model."
-                )
 
-
-def check_values(sets: TableSets, features: list[str], *, impute: bool, hint: str) -> None:
-    """Raise a TableError for infinite features, and for missing ones unless they are imputed.
+def check_values(sets: TableSets, features: list[str], *, missing: bool) -> None:
+    """Raise a TableError for infinite features, and for missing ones unless they are allowed.
 
     Parameters
     ----------
@@ -148,24 +136,33 @@ def check_values(sets: TableSets, features: list[str], *, impute: bool, hint: st
         The sets.
     features : list of str
         Names of the features.
-    impute : bool
-        Whether missing features are allowed.
-    hint : str
-        How missing features could be allowed.
+    missing : bool
+        Whether missing features are allowed, as they are for estimators.
     """
     if not isinstance(sets.X, Sets):
         return
     values = sets.X.values.numpy()
-    bad = np.isinf(values) if impute else ~np.isfinite(values)
+    bad = np.isinf(values) if missing else ~np.isfinite(values)
     if not bad.any():
         return
     row, column = (int(i[0]) for i in np.nonzero(bad))
-    missing = np.isnan(values[row, column])
-    what, do = ("missing", f"fill them in; {hint}") if missing else ("infinite", "replace or drop them")
+    what = "missing" if np.isnan(values[row, column]) else "infinite"
     raise TableError(
         f"{int(bad.sum())} features are missing or infinite, the first is {features[column]!r} of {sets.where(row)}, "
-        f"{what}: {do}."
+        f"{what}: replace them or drop these members."
     )
+
+
+def _text_columns(model: Any) -> list[str]:
+    """Columns that were text in the fit: in CSV files they are text even if they look like numbers."""
+    out: list[str] = []
+    for encoder in (getattr(model, "encoder_", None), getattr(model, "context_", None)):
+        for name, words in zip(
+            getattr(encoder, "category_names", None) or [], getattr(encoder, "vocabularies", []), strict=False
+        ):
+            if all(isinstance(word, str) for word in words):
+                out.append(name)
+    return out
 
 
 def _dtype(model: Any) -> torch.dtype | None:

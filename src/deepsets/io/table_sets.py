@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
-from ..sets import Sets
-from ..sets.frame import group_rows
-from .arrow_types import TableError, arrow, is_list, is_text, numbers
+from ..sets import Sets, group_rows
+from .arrow_types import TableError, arrow, is_list, is_number, is_text, numbers
 from .columns import Columns, Shape
 
 _EXACT = 2**53  # integers below are exact as floats
 
 
-class TableSets(NamedTuple):
+@dataclass(frozen=True)
+class TableSets:
     """Sets of a table: B sets with N members in all.
 
     Parameters
     ----------
-    X : Sets or list of list of str
-        Values (N, features) in float64, NaN where they are missing; or the tokens of each set.
+    X : Sets, list of list of str, or pyarrow.LargeListArray of structs
+        If all features are numbers, values (N, features) in float64, NaN where they are missing. If the only feature
+        is text, the tokens of each set. Otherwise one list of members per set, each with its named features.
     sizes : ndarray of shape (B,)
         Number of members of each set.
     ids : pyarrow.Array of length B
         Names of the sets.
-    z : ndarray of shape (B, k) or None
-        Columns known of each set.
+    z : ndarray of shape (B, k), pyarrow.Table or None
+        Columns known of each set: numbers, or a table if some are not.
     targets : list of pyarrow.Array
         One array per target, with N entries in the order of the members, or B entries if `per_set`.
     per_set : bool
@@ -56,6 +58,32 @@ class TableSets(NamedTuple):
         ends = self.sizes.cumsum()
         b = int(np.searchsorted(ends, row, side="right"))
         return f"set {self.ids[b].as_py()!r}, member {row - int(ends[b] - self.sizes[b])}"
+
+    def named(self, columns: Columns) -> tuple[Any, Any]:
+        """Return X and z with the names of their columns, as estimators learn them.
+
+        Parameters
+        ----------
+        columns : Columns
+            The columns these sets were read from.
+
+        Returns
+        -------
+        X : pyarrow.LargeListArray of structs
+            One list of members per set.
+        z : pyarrow.Table or None
+            One row per set.
+        """
+        X, z = self.X, self.z
+        if isinstance(X, Sets):
+            values = X.values.numpy()
+            X = _structs({name: values[:, i] for i, name in enumerate(columns.features)}, X.offsets.numpy())
+        elif isinstance(X, list):
+            flat = [token for tokens in X for token in tokens]
+            X = _structs({columns.features[0]: arrow().array(flat, arrow().string())}, _ends(self.sizes))
+        if isinstance(z, np.ndarray):
+            z = arrow().table({name: z[:, i] for i, name in enumerate(columns.z)})
+        return X, z
 
 
 def to_sets(table: Any, shape: Shape, columns: Columns, first: int = 0) -> TableSets:
@@ -94,7 +122,8 @@ def to_sets(table: Any, shape: Shape, columns: Columns, first: int = 0) -> Table
         encoded = identifiers(names, columns.by, first).dictionary_encode()
         codes, ids = encoded.indices.to_numpy(), encoded.dictionary
         if (np.diff(codes) < 0).any():
-            order, sizes = group_rows([codes], [columns.by])
+            order, grouped = group_rows([codes], [columns.by])
+            sizes = np.diff(grouped.numpy())
         else:
             sizes = np.bincount(codes, minlength=len(ids))
 
@@ -106,13 +135,15 @@ def to_sets(table: Any, shape: Shape, columns: Columns, first: int = 0) -> Table
             return column.flatten()
         return column if order is None else column.take(pa.array(order))
 
-    offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(sizes)]))
+    offsets = torch.from_numpy(_ends(sizes))
     X = _features(columns.features, shape, members, offsets)
     z = None
     if columns.z:
         per_row = [_entry(_column(table, n, shape) if shape.nested else members(n), n, shape) for n in columns.z]
         each = per_row if shape.nested else [_one_per_set(c, n, sizes) for c, n in zip(per_row, columns.z, strict=True)]
-        z = np.stack([numbers(column, name) for column, name in zip(each, columns.z, strict=True)], axis=1)
+        named = dict(zip(columns.z, each, strict=True))
+        plain = all(is_number(column.type) for column in each)
+        z = np.stack([numbers(c, n) for n, c in named.items()], axis=1) if plain else pa.table(named)
     per_set = shape.nested and not any(name in shape.lists for name in columns.target)
     targets = [
         _entry(_column(table, name, shape) if per_set else members(name), name, shape) for name in columns.target
@@ -142,8 +173,8 @@ def identifiers(column: Any, name: str, first: int = 0) -> Any:
         bad = np.flatnonzero(~((values == np.round(values)) & (np.abs(values) < _EXACT)))
         if len(bad):
             raise TableError(
-                f"the set column {name!r} holds floats such as {float(values[bad[0]])} (row {first + int(bad[0])}): names "
-                "of sets must be integers or text, because different names may be the same float."
+                f"the set column {name!r} holds floats such as {float(values[bad[0]])} (row {first + int(bad[0])}): "
+                "names of sets must be integers or text, because different names may be the same float."
             )
         return pa.array(values.astype(np.int64))
     return column
@@ -174,21 +205,21 @@ def _one_per_set(column: Any, name: str, sizes: np.ndarray) -> Any:
 
 
 def _features(names: list[str], shape: Shape, members: Any, offsets: torch.Tensor) -> Any:
-    """The features of all members: a matrix, or tokens where the only feature is text."""
-    if len(names) == 1 and shape.places[names[0]][1] is None:
-        column = members(names[0])
-        if is_text(column.type):
-            if column.null_count:
-                missing = column.is_null().index(True).as_py()
-                raise TableError(f"member {missing} has no token in column {names[0]!r}.")
-            flat = column.to_pylist()
-            return [flat[a:b] for a, b in pairwise(offsets.tolist())]
+    """The features of all members: a matrix, or tokens where the only feature is text, or structs."""
+    single = [name for name in names if shape.places[name][1] is None]
+    given = {name: members(name) for name in single}
+    if len(names) == 1 and single and is_text(given[names[0]].type) and not given[names[0]].null_count:
+        flat = given[names[0]].to_pylist()
+        return [flat[a:b] for a, b in pairwise(offsets.tolist())]
+    if not all(is_number(column.type) for column in given.values()):
+        each = {name: given[name] if name in given else _entry(members(name), name, shape) for name in names}
+        return _structs(each, offsets.numpy())
     values = np.empty((int(offsets[-1]), len(names)))
     vectors: dict[str, np.ndarray] = {}
     for i, name in enumerate(names):
         inside, entry = shape.places[name]
         if entry is None:
-            values[:, i] = numbers(members(name), name)
+            values[:, i] = numbers(given[name], name)
         else:
             if inside not in vectors:  # all entries at once: one by one would cost the square of their number
                 vectors = {inside: _matrix(members(name), inside)}
@@ -196,6 +227,17 @@ def _features(names: list[str], shape: Shape, members: Any, offsets: torch.Tenso
                 raise TableError(f"the members in column {inside!r} have {vectors[inside].shape[1]} numbers.")
             values[:, i] = vectors[inside][:, entry]
     return Sets(torch.from_numpy(values), offsets, ensure_finite=False)
+
+
+def _structs(columns: dict[str, Any], offsets: np.ndarray) -> Any:
+    """One list per set of members with named features."""
+    pa = arrow()
+    members = pa.StructArray.from_arrays([pa.array(column) for column in columns.values()], list(columns))
+    return pa.LargeListArray.from_arrays(pa.array(offsets), members)
+
+
+def _ends(sizes: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(sizes)])
 
 
 def _entry(column: Any, name: str, shape: Shape) -> Any:
