@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import typer
 
-from .output import show, show_json
+from .output import show, show_result
 
 
 def fit_expansion(
@@ -25,7 +25,13 @@ def fit_expansion(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    """Reads the sets, says what they are, fits and saves."""
+    """Read the sets, show what they are, fit and save.
+
+    Parameters
+    ----------
+    table, output, by, element, method, epochs, seed, overwrite, as_json
+        As on the command line.
+    """
     from .. import io
     from ..expand.concepts import METHODS, fit_expander
 
@@ -45,49 +51,52 @@ def fit_expansion(
         "method": method,
     }
     if not as_json:
-        show(schema, "What is in the table")
+        show(schema, "Schema")
     start = time.perf_counter()
     verbose = sys.stderr.isatty() and not as_json
     expander = fit_expander(sets, method, epochs=epochs, seed=seed, verbose=verbose)
     io.save(expander, output, overwrite)
     result = {"model": str(output), "seconds": round(time.perf_counter() - start, 3)}
-    if as_json:
-        show_json(schema | result)
-    else:
-        show(result, "\nWhat was learnt")
+    show_result((schema if as_json else {}) | result, "\nFitted", as_json)
 
 
 def read_elements(path: Path, by: str | None, element: str | None) -> tuple[str, list[list[str]]]:
-    """The column of the elements and the sets, as strings.
+    """Return the column of the elements, and the sets as lists of text.
 
-    A text file, or a CSV file without --by and --element, has one set a line and no header.
+    A text file, or a CSV file without --by and --element, has one set per line and no header.
+
+    Parameters
+    ----------
+    path : Path
+        The table.
+    by : str or None
+        Column that names the set.
+    element : str or None
+        Column of the elements.
     """
     if path.suffix.lower() == ".txt" or (path.suffix.lower() == ".csv" and by is None and element is None):
-        return "one set a line", _baskets(path)
-    from ..io import File, shape_of, to_sets
+        return "one set per line", _baskets(path)
+    from ..io import File, Source, TableError, to_sets
 
-    file = File(path)
-    shape = shape_of(file)
-    columns = shape.choose(by, [element] if element else None, [], [])
+    source = Source(None, [path], by, features=[element] if element else None)
+    shape, columns = source.shape, source.columns
     if len(columns.features) > 1:
-        raise ValueError(f"say with --element which column holds the elements: {', '.join(columns.features)}.")
+        raise TableError(f"name the column of the elements with --element: {', '.join(columns.features)}.")
     name = columns.features[0]
     if shape.places[name][1] is not None:
-        raise ValueError(
-            f"the column {shape.places[name][0]!r} holds vectors: the elements of a set are single values."
+        raise TableError(
+            f"column {shape.places[name][0]!r} holds vectors: the elements of a set must be single values."
         )
-    arrow = file.read(shape.inside(columns.all))
-    if arrow.num_rows == 0:
-        raise ValueError(f"{path} has no rows, so there are no sets.")
-    place = arrow.column_names.index(name)
-    sets = to_sets(arrow.set_column(place, name, _strings(arrow[name])), shape, columns)
-    assert isinstance(sets.X, list)
-    return name, sets.X
+    table = File(path, identifiers=[*([columns.by] if columns.by else []), name]).read(shape.inside(columns.all))
+    if table.num_rows == 0:
+        raise TableError(f"{path} has no rows, so there are no sets.")
+    place = table.column_names.index(name)
+    return name, to_sets(table.set_column(place, name, _text(table[name])), shape, columns).X
 
 
-def _strings(column: Any) -> Any:
-    """A column of any single values, or of lists of them, as strings."""
-    from ..io.files import arrow
+def _text(column: Any) -> Any:
+    """A column of single values, or of lists of them, as text."""
+    from ..io import arrow
 
     pa = arrow()
     kind = column.type
@@ -97,7 +106,7 @@ def _strings(column: Any) -> Any:
 
 
 def _baskets(path: Path) -> list[list[str]]:
-    """One set a line: separated by tabs where there are any, else by commas, else by blanks; quotes as in CSV."""
+    """One set per line: separated by tabs where there are any, else by commas, else by blanks; quotes as in CSV."""
     if not path.is_file():
         raise ValueError(f"{path} {'is not a file' if path.exists() else 'does not exist'}.")
     try:
