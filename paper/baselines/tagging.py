@@ -69,6 +69,7 @@ class Scaling:
         self.mean, self.deviation = features.mean(0, dtype=float), features.std(0, dtype=float)
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
+        """Return scaled features, (n, d)."""
         return (features - self.mean) / np.where(self.deviation > 1e-6, self.deviation, 1)
 
 
