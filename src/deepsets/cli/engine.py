@@ -13,22 +13,35 @@ Address = Annotated[
 ]
 
 
-def engine_of(name: str, workers: int | None, address: str | None) -> Any:
-    """Return the engine that the options describe, or raise a usage error.
+def check_engine(name: str, address: str | None) -> None:
+    """Raise a usage error for options that do not go together.
 
     Parameters
     ----------
     name : str
-        Value of ``--engine``.
-    workers : int or None
-        Value of ``--workers``.
+        The engine.
     address : str or None
-        Value of ``--address``.
+        Address of a cluster.
     """
     if name not in ("local", "ray", "spark"):
-        raise typer.BadParameter(f"{name!r} is not one of local, ray, spark.", param_hint="--engine")
+        raise typer.BadParameter(f"{name!r} is none of local, ray, spark.", param_hint="--engine")
     if address is not None and name == "local":
-        raise typer.BadParameter("it is for --engine ray and --engine spark.", param_hint="--address")
+        raise typer.BadParameter("it needs --engine ray or --engine spark.", param_hint="--address")
+
+
+def make_engine(name: str, workers: int | None, address: str | None) -> Any:
+    """Create the engine.
+
+    Parameters
+    ----------
+    name : str
+        ``"local"``, ``"ray"`` or ``"spark"``.
+    workers : int or None
+        Number of processes or cores.
+    address : str or None
+        Address of a Ray cluster or Spark master.
+    """
+    check_engine(name, address)
     from ..distributed import Engine
 
     return Engine(name, workers, address)

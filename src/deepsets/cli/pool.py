@@ -1,25 +1,26 @@
-"""`deepsets pool`: write the states of the sets of a table."""
+"""`deepsets pool`: a table to the states of its sets."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from .engine import Address, EngineName, Workers, engine_of
-from .output import names, progress, sentences, show, show_json
+from .engine import Address, EngineName, Workers, make_engine
+from .errors import user_errors
+from .output import names, progress, show_result
 
 
-@sentences
+@user_errors
 def pool(
-    model: Annotated[str, typer.Argument(help="Model folder of an estimator for sets; path or URI.")],
-    table: Annotated[str, typer.Argument(help="Table, or folder of Parquet files; path or URI.")],
-    output: Annotated[str, typer.Option("-o", "--output", help="Parquet file; without extension a folder of them.")],
-    merge: Annotated[str | None, typer.Option(help="States written before, to which the rows are added.")] = None,
+    model: Annotated[str, typer.Argument(help="A model folder with one prediction per set; path or URI.")],
+    table: Annotated[str, typer.Argument(help="A table, or a folder of Parquet files; path or URI.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="A Parquet file; without extension a folder.")],
+    merge: Annotated[str | None, typer.Option(help="Earlier states, to which these are added.")] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the rows from the states of --merge.")] = False,
-    by: Annotated[str | None, typer.Option(help="Column that names the set (default: that of the fit).")] = None,
+    by: Annotated[str | None, typer.Option(help="The column that names the set (default: as in the fit).")] = None,
     z_columns: Annotated[
-        str | None, typer.Option(help="Columns known of the whole set (default: those of the fit).")
+        str | None, typer.Option(help="Columns known of the whole set (default: as in the fit).")
     ] = None,
     engine: EngineName = "local",
     workers: Workers = None,
@@ -29,8 +30,8 @@ def pool(
 ) -> None:
     """Write the state of each set, to which new rows can be added without the old ones.
 
-    The rows of a set may stand anywhere in the table. `deepsets predict` takes states in place of rows. An
-    interrupted run is resumed by the same command. Removing rows needs a pooling that is a sum (sum, mean, sqrt, std).
+    The rows of a set may be anywhere in the table. `deepsets predict` accepts states instead of rows. An interrupted
+    run is resumed by the same command. Removing rows needs a pooling that is a sum (sum, mean, sqrt, std).
 
     \b
     Examples:
@@ -39,24 +40,17 @@ def pool(
       deepsets predict model/ both.parquet -o predictions.parquet
     """
     if remove and merge is None:
-        raise typer.BadParameter("it needs --merge, the states from which rows are removed.", param_hint="--remove")
-    where = engine_of(engine, workers, address)
+        raise typer.BadParameter("--merge must name the states to remove from.", param_hint="--remove")
+    run = make_engine(engine, workers, address)
     from .. import distributed
 
-    with progress("rows", None, as_json) as move:
-        result = distributed.pool(
-            model,
-            table,
-            output,
-            by=by,
-            z=names(z_columns),
-            merge=merge,
-            remove=remove,
-            engine=where,
-            overwrite=overwrite,
-            progress=move,
-        )
-    if as_json:
-        show_json(result)
-    else:
-        show(result, "Pooled")
+    options: dict[str, Any] = {
+        "by": by,
+        "z": names(z_columns),
+        "merge": merge,
+        "remove": remove,
+        "overwrite": overwrite,
+    }
+    with progress("rows", None, as_json) as advance:
+        result = distributed.pool(model, table, output, engine=run, progress=advance, **options)
+    show_result(result, "Pooled", as_json)

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..expand import BaseExpander, Candidate
-from ..io.columns import shape_of
-from ..io.files import arrow
+from ..io import arrow, numbers, shape_of
 from ..io.row_groups import PART, batches, cut
 from ..io.storage import list_files
-from ..io.table_sets import numbers
 from .functions import Head
 from .jobs import Engine, Input, Progress, open_engine
 from .model import load_model
@@ -154,7 +152,6 @@ def _find(best: Best, query: list[Any], parts: list[Any], columns: list[str]) ->
     if missing:
         known = len(load_model(best.model).vocabulary_)
         raise ValueError(
-            f"the query holds {missing[0]!r}, which is neither in the vocabulary of {known} nor among the "
-            "candidates."
+            f"the query holds {missing[0]!r}, which is neither in the vocabulary of {known} nor among the candidates."
         )
     return np.stack([rows[element] for element in dict.fromkeys(query)])

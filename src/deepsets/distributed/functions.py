@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..io.files import arrow
-from ..io.source import Source
-from ..io.table_sets import TableSets, to_sets
+from ..io import Source, TableSets, arrow, to_sets
 from ..sets import Sets
 from .model import SetModel
 from .states import MEMBERS, combined, join, negate, select, split
@@ -78,7 +76,7 @@ class Encode(Function):
         return states if len(states) == len(sets) else Merge(self.net.model)(states)
 
     def _states(self, sets: TableSets) -> Any:
-        z = {} if sets.z is None else {name: sets.z[:, i] for i, name in enumerate(self.source.columns.z)}
+        z = {} if sets.z is None else dict(zip(self.source.columns.z, _columns(sets.z), strict=True))
         known = {self.source.naming: sets.ids, MEMBERS: sets.sizes.astype(np.int64), **z}
         return join(known, self.net.encode(sets))
 
@@ -169,7 +167,7 @@ class Decode(Function):
         """Decode a table of states."""
         known, parts = split(table)
         (name, ids), _, *context = known.items()
-        z = np.stack([column for _, column in context], axis=1) if context else None
+        z = np.stack([column for _, column in context], axis=1) if context and self.net.plain else None
         return arrow().table({name: ids, **self.net.decode(parts, z)})
 
 
@@ -250,6 +248,11 @@ def decode(model: Any) -> Decode:
         The model of :func:`encode`.
     """
     return Decode(model)
+
+
+def _columns(z: Any) -> list[Any]:
+    """The columns known of each set, which are numbers, or a table if some are not."""
+    return list(z.T) if isinstance(z, np.ndarray) else z.columns
 
 
 def _pieces(sets: TableSets) -> Iterator[TableSets]:

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..io.files import arrow
+from ..io import Source, arrow, model_identity
 from ..io.row_groups import PART, ROW_NUMBER, Part, batches, cut, tables, with_spans
 from ..io.storage import check_target, file_stamps, list_files, read_footers, read_manifest, resolve
 from .functions import Chain, Decode, Encode, Merge, Predict, Remove, _Rows
 from .model import SetModel
-from .shim import model_identity
 from .states import Cast, negate
 
 Progress = Callable[[int], None]
@@ -76,10 +75,11 @@ class Input(NamedTuple):
     whole: bool = False  # the function needs whole sets, and a part is a file
     merge: Any = None  # merges the results of the function
     direct: Any = None  # from a table of whole sets to final results
+    file: Any = None  # the open file, where it is not Parquet
 
     def results(self, part: Part) -> Iterator[Any]:
         """Read a part, and yield the results of the function."""
-        for table in tables(part, self.columns, nested=self.nested, by=self.by, whole=self.whole):
+        for table in tables(part, self.columns, nested=self.nested, by=self.by, whole=self.whole, file=self.file):
             yield self.function(table)
 
 
@@ -244,8 +244,10 @@ class _Table:
 
     def __init__(self, model: Any, table: str | Path, by: str | None, features: Any, z: Sequence[str]) -> None:
         self.model, self.files = model, list_files(table)
-        first = cut(self.files)[0]
-        head = arrow().Table.from_batches([next(batches(first, None, 100))])
+        first, self.file = cut(self.files)[0], None
+        if first.groups is None:
+            self.file = Source(model, [Path(first.file)], by, features=features, z=z).open(0)
+        head = arrow().Table.from_batches([next(batches(first, None, 100, self.file))])
         source = _Rows(head, model, by, features, z)
         self.by, self.nested = source.columns.by, source.shape.nested
         self.columns = source.shape.inside(source.columns.all)
@@ -272,7 +274,7 @@ class _Table:
         compute, runs = arrow().compute, []
         for part in cut(self.files, 1 << 62):
             last: Any = None
-            for batch in batches(part, [self.by]):
+            for batch in batches(part, [self.by], file=self.file):
                 names = batch.column(0)
                 starts = compute.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False)
                 runs.append(names.filter(arrow().array(np.concatenate([[names[0] != last], starts]))))
@@ -290,7 +292,7 @@ class _Table:
         return {"kind": kind, "by": by, "features": features, "z": z, "model": model_identity(self.model)}
 
     def input(self, function: Any, part_size: int) -> Input:
-        return Input(cut(self.files, part_size), self.columns, function, self.by, self.nested)
+        return Input(cut(self.files, part_size), self.columns, function, self.by, self.nested, file=self.file)
 
 
 def _states_input(table: str | Path, function: Any) -> Input:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..files import atomic_folder, locked
-from ..io.files import arrow
+from ..io import arrow
 from ..io.row_groups import Part, is_sorted, tables
 from ..io.storage import parquet_writer, publish
 from .jobs import Input, Job

@@ -10,12 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..io import load
-from ..io.predictions import answers, columns
+from ..io import TableSets, load, output_columns, prediction_columns
 from ..io.storage import local_folder
-from ..io.table_sets import TableSets
 from ..nn import DeepSet
-from .shim import decode_estimator, encode_estimator, is_mergeable, state_estimator
 
 Parts = dict[str, Tensor]
 
@@ -49,40 +46,39 @@ class SetModel:
     @property
     def mergeable(self) -> bool:
         """Whether the model has states, so that sets may be read in pieces."""
-        return self.model.mergeable if self.plain else is_mergeable(self.model)
+        return self.model.mergeable if self.plain else getattr(self.model, "mergeable_", False)
 
     @torch.no_grad()
     def encode(self, sets: TableSets) -> Parts:
         """Return the state of each set, tensors (B, ...) of float64."""
         if self.plain:
             state = self.model.encode(*self._tensors(sets), dtype=torch.float64)
+        elif hasattr(self.model, "encode"):
+            state = self.model.encode(sets.X, z=sets.z)
         else:
-            state = encode_estimator(self.model, sets.X, z=sets.z)
+            raise ValueError(f"a {type(self.model).__name__} looks at all members of a set at once: it has no states.")
         return {name: part.double() for name, part in state.parts.items()}
 
     def state(self, parts: Parts) -> Any:
         """Return parts as a state, which can be merged and decoded."""
-        return self.model.state(parts) if self.plain else state_estimator(self.model, parts)
+        return self.model.state(parts)
 
     @torch.no_grad()
     def decode(self, parts: Parts, z: np.ndarray | None) -> dict[str, Any]:
         """Return the predictions from states, as columns."""
         if not self.plain:
-            return columns(self.model, decode_estimator(self.model, self.state(parts), z=z))
+            return output_columns(self.model, self.model.decode(self.state(parts)))
         return self._columns(self.model.decode(self.state(parts), None if z is None else torch.from_numpy(z)))
 
     @torch.no_grad()
     def predict(self, sets: TableSets, by: str) -> dict[str, Any]:
         """Return the predictions for whole sets, as columns, without states."""
         if not self.plain:
-            return answers(self.model, sets, by)
+            return prediction_columns(self.model, sets, by)
         return {by: sets.ids} | self._columns(self.model(*self._tensors(sets)))
 
     def _columns(self, values: Tensor) -> dict[str, Any]:
-        return columns(self.model, (values[:, 0] if values.shape[1:] == (1,) else values).numpy())
+        return output_columns(self.model, (values[:, 0] if values.shape[1:] == (1,) else values).numpy())
 
     def _tensors(self, sets: TableSets) -> tuple[Any, Tensor | None]:
-        if isinstance(sets.X, list):
-            raise ValueError("the members are tokens: a DeepSet takes numbers. Use an estimator fitted on tokens.")
-        dtype = next((p.dtype for p in self.model.parameters()), torch.float32)
-        return sets.X.to(dtype=dtype), None if sets.z is None else torch.from_numpy(sets.z).to(dtype)
+        return sets.X, None if sets.z is None else torch.from_numpy(sets.z).to(sets.X.dtype)

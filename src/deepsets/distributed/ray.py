@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..io.files import arrow
+from ..io import arrow
 from ..io.storage import resolve
 from .jobs import Input, Job
 from .staging import BUCKET, OfBucket, ToBuckets, count_rows, staged
@@ -48,7 +48,7 @@ class Ray:
             return arrow().concat_tables(self.ray.get(self._read(input).to_arrow_refs()))
 
     def _read(self, input: Input) -> Any:
-        """The results of an input: Ray reads the rows, except where sets must be whole or are named by their number."""
+        """Results of an input. Ray reads the rows, except where sets must be whole or are named by their number."""
         data = self.ray.data
         if input.by is None or input.whole:
             items = data.from_items(list(range(len(input.parts))), override_num_blocks=len(input.parts))
@@ -56,7 +56,9 @@ class Ray:
         files = list(dict.fromkeys(part.file for part in input.parts))
         system = resolve(files[0])[0]
         table = data.read_parquet([resolve(file)[1] for file in files], columns=input.columns, filesystem=system)
-        return table.map_batches(_function(input.function), batch_format="pyarrow", batch_size=ROWS, zero_copy_batch=True)
+        return table.map_batches(
+            _function(input.function), batch_format="pyarrow", batch_size=ROWS, zero_copy_batch=True
+        )
 
     @contextmanager
     def _connected(self, progress: bool) -> Iterator[int]:
@@ -64,7 +66,7 @@ class Ray:
         ray, mine = self.ray, not self.ray.is_initialized()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            pass
+            logging.getLogger("ray.data").setLevel(logging.ERROR)
             if mine:
                 local = {} if self.address else {"include_dashboard": False, "num_cpus": self.workers}
                 ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR, **local)

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..io import TableSets, numbers, same_within_sets, to_sets
-from ..io.files import arrow
+from ..io import TableSets, arrow, numbers, same_within_sets, to_sets
 from ..io.source import Source, table_files
 from ..sets import Sets
 from ..train import Batch

@@ -10,7 +10,7 @@ from functools import reduce
 from itertools import chain
 from typing import Any
 
-from ..io.files import arrow
+from ..io import arrow
 from ..io.storage import open_output, parquet_writer
 from .jobs import Input, Job
 from .staging import BUCKET, OfBucket, ToBuckets, count_rows, staged
@@ -84,7 +84,7 @@ class Spark:
 
 
 class _Plain:
-    """A schema as Spark can have it: lists of any size for lists of fixed size, columns by number (no dots in names)."""
+    """Schema in the types of Spark: lists of any size for lists of fixed size, columns by number (no dots)."""
 
     def __init__(self, schema: Any) -> None:
         from pyspark.sql.pandas.types import from_arrow_schema

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..io.files import arrow
+from ..io import arrow
 from ..io.storage import delete_folder, list_files, publish, read_footers
 from .jobs import Job
 from .states import hashes

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .files import File, arrow, format_of
+from .arrow_types import arrow
+from .files import File, format_of
 from .storage import is_remote, read_footers, resolve
 
 PART = 1_000_000  # members
@@ -83,7 +84,7 @@ def cut(files: Sequence[str], members: int = PART, count: Callable[[Any], int] =
     return out
 
 
-def batches(part: Part, columns: list[str] | None = None, rows: int = READ) -> Iterator[Any]:
+def batches(part: Part, columns: list[str] | None = None, rows: int = READ, file: File | None = None) -> Iterator[Any]:
     """Read a part as record batches.
 
     Parameters
@@ -94,9 +95,11 @@ def batches(part: Part, columns: list[str] | None = None, rows: int = READ) -> I
         Columns of the file; None: all.
     rows : int
         Largest number of rows of a batch.
+    file : File, optional
+        The open file, if it is not Parquet.
     """
     if part.groups is None:
-        file = File(part.file)
+        file = file or File(part.file)
         yield from file.batches(columns or file.schema.names, rows)
         return
     system, path = resolve(part.file)
@@ -108,12 +111,14 @@ def batches(part: Part, columns: list[str] | None = None, rows: int = READ) -> I
         raise ValueError(f"{part.file} cannot be read: {str(error).splitlines()[0].rstrip('.')}.") from None
 
 
-def tables(part: Part, columns: list[str], *, nested: bool, by: str | None, whole: bool = False) -> Iterator[Any]:
+def tables(
+    part: Part, columns: list[str], *, nested: bool, by: str | None, whole: bool = False, file: File | None = None
+) -> Iterator[Any]:
     """Read a part as tables of about 32 MB.
 
     Parameters
     ----------
-    part, columns
+    part, columns, file
         As for :func:`batches`.
     nested : bool
         Whether a row is a set.
@@ -124,7 +129,7 @@ def tables(part: Part, columns: list[str], *, nested: bool, by: str | None, whol
     """
     waiting: list[Any] = []
     first = part.first
-    for batch in batches(part, columns, 64 if nested else READ):
+    for batch in batches(part, columns, 64 if nested else READ, file):
         waiting.append(batch)
         if sum(each.nbytes for each in waiting) < TABLE:
             continue

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ..files import atomic_folder, atomic_path
-from .files import arrow, format_of
-from .table_writer import check_output, writer
+from .arrow_types import arrow
+from .files import format_of
+from .table_writer import check_folder, check_output, writer
 
 MANIFEST = "_deepsets.json"  # readers of folders of Parquet files skip names that begin with an underscore
 _SORTED = 128 << 20  # bytes of Parquet files that are sorted in memory
@@ -190,8 +191,8 @@ def check_target(output: str, *, overwrite: bool) -> None:
             with system.open_output_stream(f"{path}.check") as file:
                 file.write(b"")
             system.delete_file(f"{path}.check")
-        elif not Path(path).parent.is_dir():
-            raise ValueError(f"the folder {Path(path).parent} does not exist.")
+        else:
+            check_folder(Path(path))
     except OSError as error:
         raise ValueError(f"{output} cannot be written: {str(error).splitlines()[0].rstrip('.')}.") from None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -54,16 +55,12 @@ class Batch(NamedTuple):
 
 @runtime_checkable
 class BatchSource(Protocol):
-    """What `train` asks of data that is neither a `Batch` nor a plain collection of batches.
-
-    Attributes
-    ----------
-    settings : mapping
-        JSON-able description of the data. A checkpoint is resumed only if it has the same one.
-    """
+    """What `train` asks of data that is neither a `Batch` nor a plain collection of batches."""
 
     @property
-    def settings(self) -> Mapping[str, Any]: ...
+    def settings(self) -> Mapping[str, Any]:
+        """JSON-able description of the data; a checkpoint is resumed only if it has the same one."""
+        ...
 
     def epoch(self, epoch: int, *, seed: int, start: int, rank: int, world: int) -> tuple[int, Iterator[Batch | None]]:
         """Batches of one epoch for one process.
@@ -215,7 +212,7 @@ def pieces(sizes: np.ndarray, most: int) -> list[slice]:
     """Cut a batch of sets of these sizes where its elements pass a multiple of `most`."""
     share = (np.cumsum(sizes) - sizes / 2) // most
     cuts = [0, *(np.flatnonzero(np.diff(share)) + 1).tolist(), len(sizes)]
-    return [slice(start, stop) for start, stop in zip(cuts[:-1], cuts[1:], strict=True)]
+    return [slice(start, stop) for start, stop in pairwise(cuts)]
 
 
 def micro_batches(batch: Batch, most: int | None) -> Iterable[Batch]:

@@ -124,17 +124,17 @@ def test_estimators_with_z_and_missing_values(kind, tmp_path):
     frame = rows(300, 40)
     frame["known"] = frame["box"].str[1:].astype(float)
     y = (frame["known"] % 2).astype(int)
-    fitted = kind(by="box", epochs=1, n_estimators=2, impute=True, random_state=0)
+    fitted = kind(by="box", epochs=1, n_estimators=2, random_state=0)
     frame.loc[5, "x1"] = np.nan
     first = frame.groupby("box", sort=False)
-    fitted.fit(frame.drop(columns="known"), y, first["known"].first().to_numpy()[:, None])
+    fitted.fit(frame.drop(columns="known"), y, z=first["known"].first().to_numpy()[:, None])
     fitted.context_names_in_, fitted.target_names_ = ["known"], ["y"]
     deepsets.save(fitted, tmp_path / "model")
     mixed = frame.sample(frac=1, random_state=1)
     distributed.predict(tmp_path / "model", shards(mixed, tmp_path / "t", [100]), tmp_path / "o.csv", engine=ALONE)
     found = pd.read_csv(tmp_path / "o.csv").set_index("box")
     ask = fitted.predict_proba if kind is SetClassifier else fitted.predict
-    wanted = ask(frame.drop(columns="known"), first["known"].first().to_numpy()[:, None])
+    wanted = ask(frame.drop(columns="known"), z=first["known"].first().to_numpy()[:, None])
     column = "probability_1" if kind is SetClassifier else "prediction"
     names = frame["box"].unique()
     wanted = wanted[:, 1] if kind is SetClassifier else wanted
@@ -258,7 +258,7 @@ def test_members_of_sets_without_names_are_answered_by_row(tmp_path):
     distributed.predict(fitted, tmp_path / "t", tmp_path / "o.parquet", engine=ALONE)
     found = pd.read_parquet(tmp_path / "o.parquet")
     assert found["set"].tolist() == np.repeat(np.arange(8), sizes).tolist()
-    np.testing.assert_allclose(found["prediction"], np.concatenate(fitted.predict(sets)), rtol=1e-5)
+    np.testing.assert_allclose(found["prediction"], np.concatenate(fitted.predict(sets)), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("named", ["b{:03d}".format, int])
