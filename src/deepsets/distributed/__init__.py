@@ -6,4 +6,3 @@ from .pool import pool as pool
 from .predict import predict as predict
 from .shards import Shards as Shards
 from .states import is_states as is_states
-from .train import train as train
