@@ -54,3 +54,26 @@ def test_a_partly_missing_element_is_an_error():
     x[0, 1, 0] = torch.nan
     with pytest.raises(ValueError, match=r"values must be finite: set 0, element 1 holds \[nan, 0.0, 0.0\]"):
         model()(x)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # sbi and what it imports warn
+def test_a_deep_set_is_the_embedding_network_of_sbi():
+    inference = pytest.importorskip("sbi.inference")
+    from sbi.neural_nets import posterior_nn
+    from torch.distributions import MultivariateNormal
+
+    torch.manual_seed(0)
+    theta = torch.randn(300, 1)
+    x = theta[:, None] + 0.3 * torch.randn(300, 8, 1)
+    x[torch.arange(8) >= torch.randint(2, 9, (300, 1))] = torch.nan  # sets of 2 to 8 elements
+    net = nn.PaddedInput(nn.DeepSet(nn.mlp(1, 16, 16), nn.mlp(16, 4), pool="mean"))
+    trainer = inference.NPE(
+        prior=MultivariateNormal(torch.zeros(1), torch.eye(1)),
+        density_estimator=posterior_nn("mdn", embedding_net=net, z_score_x="none"),
+        show_progress_bars=False,
+    )
+    trainer.append_simulations(theta, x, exclude_invalid_x=False)
+    posterior = trainer.build_posterior(trainer.train(max_num_epochs=30, training_batch_size=50))
+    samples = posterior.sample((200,), x=torch.ones(1, 8, 1), show_progress_bars=False)
+    assert 0.6 < float(samples.mean()) < 1.3  # exactly: 0.99
