@@ -26,7 +26,7 @@ from deepsets.expand.scorer import Scorer
 torch.set_num_threads(1)
 peak = lambda: int(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1]) / 2**20
 network = ScoreNetwork(8, 50, 0, 0, phi=(150, 150), rho=(150, 75), pool="sum", concat=False).eval()
-asked = network.ask(Sets(torch.rand(5, 150), torch.tensor([0, 5])), None)
+asked = network.encode_queries(Sets(torch.rand(5, 150), torch.tensor([0, 5])), None)
 scorer = Scorer(network, int(sys.argv[1]))
 for block in scorer.keys:
     block.uniform_(-1, 1)
@@ -43,17 +43,19 @@ def learned(count: int = 61_127) -> list[dict[str, object]]:
     torch.manual_seed(0)
     network = ScoreNetwork(count, 50, 0, 0, phi=(150, 150), rho=(150, 75), pool="sum", concat=False).eval()
     ids = torch.arange(count)
-    phi = network.elements(ids, None)
+    phi = network.encode_elements(ids, None)
     scorer = Scorer(network, count)
     scorer.put(0, phi)
     keys, weight, space = network.keys(phi), network.rest[1].weight.T.contiguous(), torch.empty(count, 75)
 
     def plain() -> torch.Tensor:
-        pooled = network.elements(ids[:5], None).sum(0)
-        return network.rest(network.first(pooled + network.elements(ids, None)))
+        pooled = network.encode_elements(ids[:5], None).sum(0)
+        return network.rest(network.first(pooled + network.encode_elements(ids, None)))
 
     ways = {
-        "scorer": lambda: scorer.scores(network.ask(Sets(network.elements(ids[:5], None), torch.tensor([0, 5])), None)),
+        "scorer": lambda: scorer.scores(
+            network.encode_queries(Sets(network.encode_elements(ids[:5], None), torch.tensor([0, 5])), None)
+        ),
         "plain forward pass": plain,
         "the one matrix product": lambda: torch.mm(keys, weight, out=space),
     }

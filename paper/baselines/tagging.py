@@ -38,7 +38,7 @@ def choose(
 ) -> T:
     """The candidate with the best F1 on images held out, averaged over folds, fitted on all images.
 
-    >>> from paper.baselines.tagging import LeastSquares
+    >>> from .tagging import LeastSquares
     >>> rng = np.random.default_rng(0)
     >>> features = rng.normal(size=(60, 4)); tags = (features[:, :3] > 0).astype(int)
     >>> choose([LeastSquares(1e9), LeastSquares(0.01)], features, tags, per_image=2).penalty

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..expand import Candidate, Expander
-from ..expand.topk import top
+from ..expand import BaseExpander, Candidate, top_k
 from ..io import File, numbers, shape_of
 from ..io.files import arrow
 from ..io.source import table_files
@@ -44,7 +43,7 @@ def expand(
     Members of the query and of `exclude` are no candidates. Memory is that of a few batches, whatever the files hold.
     """
     expander = load_model(model)
-    if not isinstance(expander, Expander):
+    if not isinstance(expander, BaseExpander):
         raise ValueError(f"candidates are scored by an expander, found a {type(expander).__name__}.")
     if k < 1:
         raise ValueError(f"k must be at least 1, found {k}.")
@@ -66,7 +65,7 @@ def expand(
 class Candidates:
     """Where candidates are found: files, the column of their names, those of their features."""
 
-    def __init__(self, files: list[Path], element: str, features: Sequence[str] | None, expander: Expander) -> None:
+    def __init__(self, files: list[Path], element: str, features: Sequence[str] | None, expander: BaseExpander) -> None:
         self.files, self.element = files, element
         file = self.open(0)
         self.shape = shape_of(file)
@@ -122,7 +121,7 @@ class Best:
             skipped = pa.compute.is_in(names, value_set=pa.array(list(self.skip), names.type))
             left = ~skipped.to_numpy(zero_copy_only=False)
             scores = self.expander.score(self.query, self.table.rows(batch))
-            places = top(scores, self.k, left)
+            places = top_k(scores, self.k, left)
             if len(best) == self.k:
                 places = places[scores[places] > best[-1][0]]  # a later row loses a tie
             best += [(float(scores[i]), row + int(i), names[int(i)].as_py()) for i in places]
@@ -131,9 +130,9 @@ class Best:
         return best
 
 
-def _known(expander: Expander, query: list[Any], table: Candidates, part: int) -> Any:
+def _known(expander: BaseExpander, query: list[Any], table: Candidates, part: int) -> Any:
     """The query as it is where the expander knows it; otherwise the rows of the candidates with these names."""
-    if all(element in expander._ids for element in query):
+    if all(expander.find(element) is not None for element in query):
         return query
     pa = arrow()
     rows: dict[Any, np.ndarray] = {}

@@ -143,7 +143,7 @@ def _pieces(sets: TableSets, members: int) -> Iterator[TableSets]:
         stop = min(start + members, int(ends[-1]))
         which = slice(np.searchsorted(ends, start, side="right"), np.searchsorted(ends, stop) + 1)
         offsets = np.concatenate([[start], ends[which].clip(max=stop)]) - start
-        here = Sets._trusted(sets.X.values[start:stop], torch.from_numpy(offsets))
+        here = Sets.unchecked(sets.X.values[start:stop], torch.from_numpy(offsets))
         z = None if sets.z is None else sets.z[which]
         yield TableSets(here, np.diff(offsets), sets.ids[which], z, [], sets.per_set)
 

@@ -1,10 +1,33 @@
 """Set expansion: from a few examples to more like them (Deep Sets, section 4.2 and appendices D, E)."""
 
-from .base import Candidate as Candidate
-from .base import Expander as Expander
-from .bayesian import BayesianSets as BayesianSets
-from .blend import BlendedExpander as BlendedExpander
-from .learned import SetExpander as SetExpander
-from .odd_member import odd_member as odd_member
-from .random import RandomExpander as RandomExpander
-from .vectors import NearestVectors as NearestVectors
+from .base import BaseExpander
+from .bayesian import BayesianSets
+from .blended import BlendedExpander
+from .cooccurrence import EASE, ItemItem, Popularity, RandomExpander
+from .learned import SetExpander
+from .metrics import evaluate
+from .ranking import Candidate, Explanation, odd_member, top_k
+from .vectors import NearestVectors, set_vectors
+from .vocabulary import ParsedQuery, UnknownElement, UnknownElementWarning, Vocabulary
+
+__all__ = [
+    "EASE",
+    "BaseExpander",
+    "BayesianSets",
+    "BlendedExpander",
+    "Candidate",
+    "Explanation",
+    "ItemItem",
+    "NearestVectors",
+    "ParsedQuery",
+    "Popularity",
+    "RandomExpander",
+    "SetExpander",
+    "UnknownElement",
+    "UnknownElementWarning",
+    "Vocabulary",
+    "evaluate",
+    "odd_member",
+    "set_vectors",
+    "top_k",
+]

@@ -1,33 +1,41 @@
-"""What all expanders share: elements to ids and back, checks, the best of all candidates (Deep Sets, section 4.2)."""
+"""The base class of all expanders: fitting, queries, candidates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.sparse as sp
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 
 from ..sets import Sets
-from .input import as_rows, is_rows, near, read_items, read_sets, read_z
-from .topk import top
-
-Rows: TypeAlias = "np.ndarray | sp.csr_array"  # (n, D) features
-Query: TypeAlias = "np.ndarray | sp.csr_array"  # (n,) ids of the vocabulary, or (n, D) features
-
-
-class Candidate(NamedTuple):
-    """An element and its score; the higher, the better it goes with the query."""
-
-    element: Any
-    score: float
+from .input import is_rows, read_items, read_sets, read_z
+from .lookup import ElementLookup, Members
+from .ranking import Candidate, Explanation, relative, top_k
+from .vocabulary import Vocabulary
 
 
-class Expander(BaseEstimator):
-    """From a few members of a set to more like them.
+class BaseExpander(ElementLookup):
+    """From a few members of a set to more like them; the interface of all expanders.
 
+    Elements are hashable tokens, listed in `vocabulary_`, or rows of features, or both. A query is a set: order and
+    repetition do not matter. Strings are found regardless of capitals, accents, underscores and hyphens; members that
+    are not known are skipped with an `UnknownElementWarning` that names them.
+
+    Subclasses implement `_fit` and `_scores`, in ids of the vocabulary; those that can score rows of features
+    implement `_score_rows` too. Learned attributes end with an underscore: arrays, sparse matrices, numbers, strings,
+    lists of these, or a `network_` that `new_network` builds; they are saved and loaded by the base class.
+
+    Attributes
+    ----------
+    vocabulary_ : list
+        All elements, in the order of ids.
+    n_features_in_ : int
+        Number of features of an element; 0 if elements are tokens only.
+    n_context_ : int
+        Width of z; 0 if the expander is not conditioned.
+
+    Examples
+    --------
     >>> from deepsets.expand import BayesianSets
     >>> sets = [["lion", "tiger", "leopard"], ["tiger", "leopard", "puma"], ["oak", "elm", "birch"]]
     >>> expander = BayesianSets().fit(sets)
@@ -36,46 +44,31 @@ class Expander(BaseEstimator):
     >>> int(expander.fits(["lion", "oak", "tiger"]).argmin())  # the odd member
     1
 
-    Elements are any hashable tokens, known to `vocabulary_`, or rows with features, or both. A query is a set: order
-    and repetition do not matter. Subclasses write `_fit` and `_scores`, in ids of the vocabulary; those that can score
-    rows that were not there when they were fitted write `_score_rows` too. What they learn they keep in attributes
-    that end with `_`: arrays, numbers, strings, lists of these, or a `network_`; these are saved and loaded for them.
     """
 
-    _takes_z: ClassVar[bool] = False
     _needs_sets: ClassVar[bool] = True
-    _not_saved: ClassVar[tuple[str, ...]] = ()  # parameters that went into what was learnt
-
-    vocabulary_: list[Any]
-    features_: Rows | None  # (V, D); subclasses that keep them in another form may set it to None
-    n_features_in_: int  # 0 where elements are tokens only
-    n_context_: int
 
     # ------------------------------------------------------------------------------------------- for subclasses
 
     def _fit(self, sets: Sets, z: np.ndarray | None, validation: tuple[Sets, np.ndarray | None] | None) -> None:
-        """Learns from sets of ids, without repetitions; `vocabulary_` and `features_` are there. z: (B, Z)."""
+        """Learn from sets of ids without repetitions; `vocabulary_` and `features_` are set. z: (B, Z)."""
         raise NotImplementedError
 
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
-        """Arrays of rising ids, z (Q, Z) or None -> (Q, V): the score of every element of the vocabulary, or -inf."""
+        """Arrays of ascending ids, z (Q, Z) or None -> (Q, V): the score of every element, or -inf."""
         raise NotImplementedError
 
-    def _score_rows(self, queries: list[Query], candidates: Query, z: np.ndarray | None) -> np.ndarray:
+    def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
         """Queries and candidates as ids or as rows of features -> (Q, C)."""
-        raise ValueError(f"this {type(self).__name__} knows its vocabulary only, it cannot score rows of features.")
+        raise ValueError(f"this {type(self).__name__} scores its vocabulary only, not rows of features.")
 
-    def _pick(self, queries: list[np.ndarray], ids: np.ndarray, z: np.ndarray | None) -> np.ndarray:
-        """The scores of some elements, (Q, C); cheaper ways than this one may be known."""
+    def _score_ids(self, queries: list[np.ndarray], ids: np.ndarray, z: np.ndarray | None) -> np.ndarray:
+        """Scores of some elements, (Q, C); subclasses may know a cheaper way."""
         return self._scores(queries, z)[:, ids]
 
-    def _belongs(self, others: list[Query], ids: Query, z: np.ndarray | None) -> np.ndarray:
+    def _member_fits(self, others: list[Members], members: Members, z: np.ndarray | None) -> np.ndarray:
         """How well member n goes with `others[n]`, (n,)."""
-        return (self._pick if ids.ndim == 1 else self._score_rows)(others, ids, z).diagonal().copy()
-
-    def _answers_empty(self) -> bool:
-        """Whether a query without members asks something; with z it may."""
-        return False
+        return (self._score_ids if members.ndim == 1 else self._score_rows)(others, members, z).diagonal().copy()
 
     def _default_vocabulary(self) -> list[Any]:
         """The elements, where neither sets nor items name any."""
@@ -92,14 +85,26 @@ class Expander(BaseEstimator):
         z: Any = None,
         validation: Any = None,
     ) -> Self:
-        """Learns the vocabulary, and what makes a set.
+        """Learn the vocabulary and what belongs together.
 
-        sets:  lists of elements, or `Sets` of ids (then `vocabulary` or `items` says what they stand for).
-        items: elements beside those of the sets: a list; or with features a dict from element to row, a pair
+        Parameters
+        ----------
+        sets : iterable of iterables, or Sets
+            Lists of elements, or `Sets` of ids; then `vocabulary` or `items` names them.
+        items : list, dict, tuple or matrix, optional
+            Elements beside those of the sets: a list; or with features a dict from element to row, a pair
             (elements, matrix (V, D)), or a matrix alone, whose rows are then called 0, 1, …
-        vocabulary: all elements, in order; by default those of `items`, then those of the sets as they come.
-        z:     (B, Z), what is known of each set, where the expander is conditioned.
-        validation: sets that are not trained on, for early stopping; with z a pair (sets, z).
+        vocabulary : sequence, optional
+            All elements, in order; by default those of `items`, then those of the sets as they come.
+        z : array-like of shape (B, Z), optional
+            What is known about each set, for expanders with `accepts_z`.
+        validation : iterable of iterables, Sets, or pair (sets, z), optional
+            Sets that are not trained on, for early stopping.
+
+        Returns
+        -------
+        self
+
         """
         names, features = read_items(items)
         if vocabulary is not None and names is not None:
@@ -113,11 +118,11 @@ class Expander(BaseEstimator):
         if self._needs_sets and ids.total == 0:
             raise ValueError(f"a {type(self).__name__} learns from sets: found none with an element in it.")
         self.features_, self.n_features_in_ = features, 0 if features is None else int(features.shape[1])
-        self._ids = {element: i for i, element in enumerate(self.vocabulary_)}
+        self._vocabulary = Vocabulary(self.vocabulary_)
         z = None if z is None else read_z(z, len(ids), "fit")
         self.n_context_ = 0 if z is None else z.shape[1]
-        if z is not None and not self._takes_z:
-            raise ValueError(f"a {type(self).__name__} is not conditioned on anything; z was given.")
+        if z is not None and not self.accepts_z:
+            raise ValueError(f"a {type(self).__name__} is not conditioned on z, but z was given.")
         held: tuple[Sets, np.ndarray | None] | None = None
         if validation is not None:
             held_sets, held_z = validation if z is not None else (validation, None)
@@ -126,146 +131,172 @@ class Expander(BaseEstimator):
         self._fit(ids, z, held)
         return self
 
-    # ---------------------------------------------------------------------------------------------------- asking
+    # --------------------------------------------------------------------------------------------------- queries
 
-    def expand(self, query: Any, k: int = 10, *, z: Any = None, exclude: Iterable[Any] = ()) -> list[Candidate]:
-        """The k elements that go best with the query, best first, ties in the order of the vocabulary.
+    def expand(
+        self, query: Any, k: int = 10, *, z: Any = None, exclude: Iterable[Any] = (), not_like: Any = ()
+    ) -> list[Candidate]:
+        """Find the k elements that go best with the query.
 
-        Members of the query, and of `exclude`, are no candidates. Where fewer than k are left, all that are left.
+        Parameters
+        ----------
+        query : list, str or matrix
+            Members of a set: elements, text (see `parse`), or rows of features (n, D).
+        k : int, default=10
+            How many elements are wanted; where fewer are left, all that are left.
+        z : array-like, optional
+            What is known about the set, for an expander that was fitted with z.
+        exclude : iterable, optional
+            Elements that are not wanted.
+        not_like : list or str, optional
+            Negative examples: elements like these are moved down, and they are no candidates themselves.
+
+        Returns
+        -------
+        list of Candidate
+            Best first, ties in the order of the vocabulary. Members of the query are no candidates.
+
         """
-        ids = self._query(query, "the query")
+        members = self._members(query, "the query")
         if k < 1:
             raise ValueError(f"k must be at least 1, found {k}.")
-        left = np.ones(len(self.vocabulary_), dtype=bool)
-        if ids.ndim == 1:
-            left[ids] = False
-        left[[self._ids[e] for e in exclude if e in self._ids]] = False  # what is not known is no candidate anyway
-        if not left.any():
+        allowed = np.ones(len(self.vocabulary_), dtype=bool)
+        if members.ndim == 1:
+            allowed[members] = False
+        for given, where in ((exclude, "`exclude`"), (not_like, "`not_like`")):
+            if not is_rows(given):
+                allowed[self._known(given, where)] = False
+        if not allowed.any():
             raise ValueError(
-                f"no candidate is left: the query and `exclude` hold all {len(left)} elements of the vocabulary."
+                f"no candidate is left: the query and `exclude` hold all {len(allowed)} elements of the vocabulary."
             )
-        scores = self._all([ids], self._z(z, 1))[0]
-        return [Candidate(self.vocabulary_[i], float(scores[i])) for i in top(scores, k, left)]
+        scores = self._against(self._all([members], self._z(z, 1))[0], not_like, z)
+        return [Candidate(self.vocabulary_[i], float(scores[i])) for i in top_k(scores, k, allowed)]
 
     def score(self, query: Any, candidates: Any = None, z: Any = None) -> np.ndarray:
-        """(C,) how well each candidate goes with the query.
+        """Score candidates for one query.
 
-        candidates: elements, or rows of features (C, D), which need not have been there when the expander was fitted;
-            by default the whole vocabulary, in its order. Members of the query are scored like all others.
+        Parameters
+        ----------
+        query : list, str or matrix
+            As for `expand`.
+        candidates : list or matrix, optional
+            Elements, or rows of features (C, D), which need not have been known when the expander was fitted; by
+            default the whole vocabulary. Members of the query are scored like all others.
+        z : array-like, optional
+            What is known about the set.
+
+        Returns
+        -------
+        ndarray of shape (C,)
+
         """
-        ids, rows = self._query(query, "the query"), self._z(z, 1)
+        members, context = self._members(query, "the query"), self._z(z, 1)
         if candidates is None:
-            return self._all([ids], rows)[0]
+            return self._all([members], context)[0]
         if is_rows(candidates):
-            return self._score_rows([ids], self._rows(candidates, "the candidates"), rows)[0]
-        wanted = self._lookup(candidates, "the candidates")
-        return (self._pick if ids.ndim == 1 else self._score_rows)([ids], wanted, rows)[0]
+            return self._score_rows([members], self._rows(candidates, "the candidates"), context)[0]
+        wanted = self.ids(candidates, "the candidates")
+        return (self._score_ids if members.ndim == 1 else self._score_rows)([members], wanted, context)[0]
 
     def scores(self, queries: Iterable[Any] | Sets, z: Any = None) -> np.ndarray:
-        """(Q, V) the score of every element of the vocabulary for many queries: lists of elements, or `Sets` of ids."""
+        """Score the whole vocabulary for many queries.
+
+        Parameters
+        ----------
+        queries : iterable of queries, or Sets
+            Lists of elements, or `Sets` of ids.
+        z : array-like of shape (Q, Z), optional
+            What is known about each set.
+
+        Returns
+        -------
+        ndarray of shape (Q, V)
+
+        """
         self._check_fitted()
         if isinstance(queries, Sets):
-            asked: list[Query] = self._id_queries(queries)
+            lists = read_sets(queries, self.vocabulary_, True)[0].to_list()
+            asked: list[Members] = [np.sort(ids.numpy()) for ids in lists]
+            for q, ids in enumerate(asked):
+                self._check_some(len(ids), f"query {q}")
         else:
-            asked = [self._query(query, f"query {q}") for q, query in enumerate(queries)]
+            asked = [self._members(query, f"query {q}") for q, query in enumerate(queries)]
         return self._all(asked, self._z(z, len(asked)))
 
     def fits(self, query: Any, z: Any = None) -> np.ndarray:
-        """(n,) how well each member goes with the others, leaving it out; the odd member has the lowest.
+        """Score each member against the others; the odd member has the lowest score.
 
-        A member that is given twice counts once, and has the same answer in both places.
+        Parameters
+        ----------
+        query : list or matrix
+            Members, all known; one that is given twice counts once and has the same score in both places.
+        z : array-like, optional
+            What is known about the set.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+
         """
-        ids = self._query(query, "the query")
-        if ids.shape[0] < 2:
-            raise ValueError("how well a member fits is seen against the others: wanted at least 2 different members.")
-        n = ids.shape[0]
-        others = [ids[np.arange(n) != m] for m in range(n)]
-        z = self._z(z, 1)
-        z = None if z is None else np.repeat(z, n, 0)
-        found = self._belongs(others, ids, z)
-        if ids.ndim > 1:
-            return found
-        return found[np.searchsorted(ids, self._lookup(query, "the query"))]
+        self._check_fitted()
+        given = None if is_rows(query) else self.ids(query, "the query")
+        members = self._rows(query, "the query") if given is None else np.unique(given)
+        n = members.shape[0]
+        if n < 2:
+            raise ValueError("a member is compared with the others: wanted at least 2 different members.")
+        others = [members[np.arange(n) != m] for m in range(n)]
+        context = self._z(z, 1)
+        found = self._member_fits(others, members, None if context is None else np.repeat(context, n, 0))
+        return found if given is None else found[np.searchsorted(members, given)]
 
-    # ---------------------------------------------------------------------------------------------------- checks
+    def explain(self, query: Any, element: Any, z: Any = None) -> Explanation:
+        """Tell which members of the query an element goes with.
 
-    def _all(self, queries: list[Query], z: np.ndarray | None) -> np.ndarray:
+        Parameters
+        ----------
+        query : list or str
+            Members of a set.
+        element : object
+            An element of the vocabulary.
+        z : array-like, optional
+            What is known about the set.
+
+        Returns
+        -------
+        Explanation
+
+        """
+        members = self._members(query, "the query")
+        wanted = int(self.ids([element], "the element")[0])
+        context = self._z(z, 1)
+        rows = self._all([m[None] for m in members], None if context is None else np.repeat(context, len(members), 0))
+        found = []
+        for m, row in zip(members.tolist(), rows, strict=True):
+            others = np.delete(row, [m, wanted])
+            found.append(Candidate(self.vocabulary_[m], relative(others, float(row[wanted]))))
+        found.sort(key=lambda member: -member.score)
+        return Explanation(self.vocabulary_[wanted], found, self._common_sets(members, wanted))
+
+    def _common_sets(self, members: np.ndarray, element: int) -> list[str]:
+        return []
+
+    def _all(self, queries: list[Members], z: np.ndarray | None) -> np.ndarray:
         if all(query.ndim == 1 for query in queries):
             return self._scores(queries, z)
         return self._score_rows(queries, np.arange(len(self.vocabulary_)), z)
 
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "vocabulary_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first.")
-
-    def _query(self, query: Any, where: str) -> Query:
-        """Ids in their order, without repetitions; or rows."""
-        self._check_fitted()
-        if is_rows(query):
-            ids = self._rows(query, where)
+    def _against(self, scores: np.ndarray, not_like: Any, z: Any) -> np.ndarray:
+        """Scores in standard deviations, less those of the negative examples where these are above the mean."""
+        if is_rows(not_like):
+            negative: Members = self._rows(not_like, "`not_like`")
         else:
-            given = self._lookup(query, where)
-            if len(given) > len(self.vocabulary_):
-                raise ValueError(f"{where} has {len(given)} members, but the vocabulary only {len(self.vocabulary_)}.")
-            ids = np.unique(given)  # in one order: a sum in floating point would notice another one
-        self._check_some(ids.shape[0], where)
-        return ids
+            negative = self._known(not_like, "`not_like`", warn=False)
+        if not negative.shape[0]:
+            return scores
+        return _standard(scores) - np.maximum(_standard(self._all([negative], self._z(z, 1))[0]), 0)
 
-    def _check_some(self, count: int, where: str) -> None:
-        if count == 0 and not self._answers_empty():
-            raise ValueError(f"{where} is empty: wanted at least one member to look for others like it.")
 
-    def _id_queries(self, queries: Sets) -> list[np.ndarray]:
-        lists = read_sets(queries, self.vocabulary_, True)[0].to_list()
-        for q, ids in enumerate(lists):
-            self._check_some(len(ids), f"query {q}")
-        return [np.sort(ids.numpy()) for ids in lists]
-
-    def _lookup(self, elements: Any, where: str) -> np.ndarray:
-        if isinstance(elements, str) or not isinstance(elements, Iterable):
-            raise ValueError(f"{where} is {elements!r}; wanted a list of elements.")
-        elements = [e.item() if hasattr(e, "item") else e for e in elements]
-        try:
-            unknown = list(dict.fromkeys(e for e in elements if e not in self._ids))
-        except TypeError:
-            raise ValueError(
-                f"{where} holds members that are no tokens ({elements[0]!r}, …): give rows of features as an array."
-            ) from None
-        if unknown:
-            listed = "; ".join(f"{e!r}{near(e, self.vocabulary_)}" for e in unknown[:5])
-            more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-            raise ValueError(f"{where} holds what is not in the vocabulary of {len(self.vocabulary_)}: {listed}{more}.")
-        return np.array([self._ids[e] for e in elements], dtype=np.int64)
-
-    def _rows(self, rows: Any, where: str) -> Rows:
-        if self.n_features_in_ == 0:
-            raise ValueError(
-                f"{where} is given as rows of features, but this {type(self).__name__} was fitted on tokens without "
-                "features: give `items` with features to fit."
-            )
-        rows = as_rows(rows, where)
-        if rows.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"{where}: rows of {rows.shape[1]} features were given, but the items have {self.n_features_in_}."
-            )
-        return rows
-
-    def _z(self, z: Any, count: int) -> np.ndarray | None:
-        if (z is None) != (self.n_context_ == 0):
-            wanted = f"z of {self.n_context_} numbers" if self.n_context_ else "no z"
-            raise ValueError(f"this {type(self).__name__} was fitted with {wanted}; z was {'not ' * (z is None)}given.")
-        return None if z is None else read_z(z, count, "the query", self.n_context_)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # What begins with _ follows from the rest; the version is scikit-learn's.
-        state = super().__getstate__()
-        return {name: value for name, value in state.items() if not name.startswith("_") or name == "_sklearn_version"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._after_load()
-
-    def _after_load(self) -> None:
-        """Makes what follows from the learnt attributes."""
-        if hasattr(self, "vocabulary_"):
-            self._ids = {element: i for i, element in enumerate(self.vocabulary_)}
+def _standard(scores: np.ndarray) -> np.ndarray:
+    finite = scores[np.isfinite(scores)]
+    return (scores - finite.mean()) / (finite.std() or 1.0) if len(finite) else scores

@@ -1,8 +1,7 @@
-"""What users bring as sets, items and features, to ids and matrices."""
+"""Input of expanders: sets, items and features as ids and matrices."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
@@ -11,15 +10,16 @@ import scipy.sparse as sp
 import torch
 
 from ..sets import Sets
+from .vocabulary import UnknownElement, Vocabulary, plain_element
 
 
 def is_rows(value: Any) -> bool:
-    """Features are a matrix; all else is a list of elements."""
+    """Tell a matrix of features from a list of elements."""
     return getattr(value, "ndim", 0) == 2
 
 
 def as_rows(value: Any, where: str) -> np.ndarray | sp.csr_array:
-    """A matrix of finite numbers: dense, or sparse as CSR."""
+    """Check features: a matrix of finite numbers, dense or CSR."""
     if sp.issparse(value):
         rows, numbers = sp.csr_array(value), value.data
     else:
@@ -37,13 +37,13 @@ def as_rows(value: Any, where: str) -> np.ndarray | sp.csr_array:
 
 
 def as_dense(rows: Any) -> np.ndarray:
-    """A matrix of float32, or float64 where it was."""
+    """Return features as a dense matrix of float32, or of float64 if they are."""
     dense = rows.toarray() if sp.issparse(rows) else np.asarray(rows)
     return dense.astype(np.float64 if dense.dtype == np.float64 else np.float32, copy=False)
 
 
 def read_items(items: Any) -> tuple[list[Any] | None, np.ndarray | sp.csr_array | None]:
-    """Items to their names and features, each None where there are none."""
+    """Split items into names and features, each None if not given."""
     if items is None:
         return None, None
     if is_rows(items):
@@ -69,7 +69,7 @@ def read_items(items: Any) -> tuple[list[Any] | None, np.ndarray | sp.csr_array 
 
 
 def read_sets(sets: Iterable[Iterable[Any]] | Sets, known: list[Any], fixed: bool) -> tuple[Sets, list[Any]]:
-    """Sets of ids, each element once in a set; and the vocabulary: `known`, and unless it is fixed what is new."""
+    """Read sets as ids, each element once per set, and the vocabulary: `known` and, unless `fixed`, new elements."""
     if isinstance(sets, Sets):
         return _id_sets(sets, known)
     ids: dict[Any, int] = {name: i for i, name in enumerate(known)}
@@ -82,16 +82,17 @@ def read_sets(sets: Iterable[Iterable[Any]] | Sets, known: list[Any], fixed: boo
     for b, members in enumerate(sets):
         if isinstance(members, str) or not isinstance(members, Iterable):
             raise ValueError(f"set {b} is {members!r}; wanted a list of elements.")
-        plain = [m.item() if hasattr(m, "item") and getattr(m, "ndim", 0) == 0 else m for m in members]
+        plain = [plain_element(m) for m in members]
         for m in plain:
             if not isinstance(m, Hashable):
                 raise ValueError(
-                    f"set {b} holds {type(m).__name__}s, which are no tokens. For elements with features give `items` "
-                    "with the features, and sets of their names."
+                    f"set {b} holds a {type(m).__name__}, which is not hashable. For elements with features give "
+                    "`items` with the features, and sets of their names."
                 )
             if m not in ids:
                 if fixed:
-                    raise ValueError(f"set {b} holds {m!r}, which is not among the {len(ids)} items{near(m, known)}.")
+                    hint = UnknownElement(m, Vocabulary(known).suggest(m))
+                    raise ValueError(f"set {b} holds an element that is not among the {len(ids)} items: {hint}.")
                 ids[m] = len(ids)
         flat += dict.fromkeys(ids[m] for m in plain)
         offsets.append(len(flat))
@@ -103,7 +104,7 @@ def _id_sets(sets: Sets, known: list[Any]) -> tuple[Sets, list[Any]]:
     values = sets.values
     if values.ndim != 1 or values.is_floating_point():
         raise ValueError(
-            f"sets of ids hold one integer an element, found {sets!r}. For elements with features give `items` with "
+            f"sets of ids hold one integer per element, found {sets!r}. For elements with features give `items` with "
             "the features, and sets of their ids."
         )
     names = known or list(range(int(values.max()) + 1 if len(values) else 0))
@@ -118,7 +119,7 @@ def _id_sets(sets: Sets, known: list[Any]) -> tuple[Sets, list[Any]]:
 
 
 def read_z(z: Any, count: int, where: str, width: int | None = None) -> np.ndarray:
-    """(count, Z) finite float32; a single vector is the row of a single set."""
+    """Check z: (count, Z) finite float32; a single vector is the row of a single set."""
     rows = np.asarray(z, dtype=np.float32)
     rows = rows[None] if rows.ndim == 1 and count == 1 else rows
     if rows.ndim != 2 or len(rows) != count or (width is not None and rows.shape[1] != width):
@@ -127,11 +128,3 @@ def read_z(z: Any, count: int, where: str, width: int | None = None) -> np.ndarr
     if not np.isfinite(rows).all():
         raise ValueError(f"{where}: z must be finite, found NaN or inf.")
     return rows
-
-
-def near(element: Any, known: list[Any]) -> str:
-    """The known spellings nearest to a word, for an error message."""
-    if not isinstance(element, str):
-        return ""
-    found = difflib.get_close_matches(element, [k for k in known if isinstance(k, str)], 3)
-    return f" (near it: {', '.join(found)})" if found else ""

@@ -1,4 +1,4 @@
-"""The expander that is learnt (Deep Sets, section 4.2 and appendix E)."""
+"""The learned expander (Deep Sets, section 4.2 and appendix E)."""
 
 from __future__ import annotations
 
@@ -12,47 +12,75 @@ from torch import Tensor
 
 from ..sets import Sets
 from ..train import Batch, train
-from .base import Expander, Query
+from .base import BaseExpander
 from .input import as_dense
-from .network import Asked, ScoreNetwork
-from .objective import Objective, least_size
+from .lookup import Members
+from .network import EncodedQueries, ScoreNetwork
+from .objective import ExpansionObjective, least_size
 from .scorer import BLOCK, Scorer
 from .vectors import vectors_of
 
 _EPOCHS, _STEPS = 40, 300
 
 
-class SetExpander(Expander):
-    r"""Learns  $s(x|X) = ρ(φ(x) + Σ_m φ(x_m))$  from sets: members left out of a query go before strangers.
+class SetExpander(BaseExpander):
+    r"""Learned set expansion, :math:`s(x|X) = ρ(φ(x) + Σ_m φ(x_m))` (Deep Sets, section 4.2 and appendix E).
 
+    Trained so that members left out of a query rank before negatives, elements drawn from the vocabulary. `fits`
+    returns :math:`\log p(x_m)`, the softmax of the scores over the vocabulary, because the score alone, ρ of the whole
+    set, is the same for every member.
+
+    Parameters
+    ----------
+    pool : {"sum", "max"}, default="sum"
+        "sum" is the model of the paper, "max" its NN-max.
+    concat : bool, default=False
+        Concatenate φ(x) with the pooled query instead of pooling it: NN-sum-con and NN-max-con.
+    loss : {"margin", "softmax"}, default="margin"
+        "margin": :math:`\max(0, s(x'|X) − s(x|X) + Δ)` over pairs of a member x and a negative x'. "softmax": the
+        cross entropy of x among the negatives.
+    margin : float, default=1.0
+        Δ of the margin loss.
+    embedding : int, default=50
+        Width of the embedding learned for each element; 0 for features only (then new elements lose nothing).
+    vectors : dict or pair, optional
+        Initial embeddings: a dict from element to vector, or a pair (elements, matrix (n, D)); elements without a
+        vector start at 0.
+    embedding_dropout : float, default=0.0
+        Probability, in training, that an element is represented by its features only, as new elements will be.
+    phi, rho : tuple of int, default=(150, 150), (150, 75)
+        Widths of the layers of φ, and of ρ before its output.
+    dropout : float, default=0.0
+        Dropout between layers.
+    query : tuple of int, default=(2, 10)
+        Smallest and largest size of a query in training; with z the smallest may be 0, so that an empty query can be
+        expanded by z alone.
+    positives : int, default=10
+        Largest number of members to be found per set and step.
+    negatives : int, default=256
+        Negatives per step, drawn from the vocabulary, the same for all sets of the batch.
+    epochs : int, optional
+        Passes over the sets; by default 40, or as many as give 300 steps.
+    batch_size, learning_rate, weight_decay, checkpoint_dir
+        See `deepsets.train.train`.
+    patience : int, default=10
+        Epochs without a better mean log rank on the validation sets until training stops; the best weights are kept.
+    random_state : int, default=0
+        The seed.
+    verbose : bool, default=False
+        Show a progress bar.
+
+    Examples
+    --------
     >>> sets = [["oak", "elm", "fir", "ash"], ["fir", "elm", "yew", "oak"], ["lion", "puma", "lynx", "cat"]]
     >>> expander = SetExpander(epochs=30, random_state=0).fit(sets)
     >>> len(expander.expand(["oak", "elm"], k=3))
     3
 
-    pool, concat: "sum" is the model of the paper; "max" its NN-max. With `concat` φ(x) is not pooled with the query
-        but stands beside it: NN-sum-con and NN-max-con.
-    loss: "margin", $\max(0, s(x'|X) − s(x|X) + Δ)$ over all pairs of a member x and a stranger x', with Δ = `margin`;
-        or "softmax", the cross entropy of x among the strangers.
-    embedding: numbers learnt for each element; 0: features of the items only (then new rows lose nothing).
-    vectors: where the embedding starts, a dict or a pair (elements, matrix (n, D)); those without one start at 0.
-    forget: how often, in training, an element is seen by its features only, as a new one will be.
-    phi, rho: widths of the layers of φ, and of ρ before its one output. dropout: between them.
-    query: the sizes of the queries in training, from … to; with z, from 0 on: then an empty query can be asked, for
-        what goes with z alone. positives: of each set, at most, in a step.
-    negatives: strangers in a step, drawn from the vocabulary (or all of it), the same for all sets of the batch.
-    epochs: passes over the sets; by default 40, or as many as give 300 steps.
-    batch_size, learning_rate, weight_decay, checkpoint_dir: see `deepsets.train.train`.
-    patience: epochs without a better mean log rank on the `validation` sets, until training ends; the best weights
-        are kept. Without validation sets all epochs are done.
-    random_state: the seed. verbose: a progress bar.
-
-    `fits` gives $\log p(x_m)$, the softmax of the scores over the vocabulary: the score alone, ρ of the whole set, is
-    the same for every member.
     """
 
-    _takes_z = True
-    _not_saved = ("vectors", "checkpoint_dir", "verbose")
+    accepts_z = True
+    not_saved = ("vectors", "checkpoint_dir", "verbose")
 
     network_: ScoreNetwork
     _scorer: Scorer | None
@@ -66,7 +94,7 @@ class SetExpander(Expander):
         margin: float = 1.0,
         embedding: int = 50,
         vectors: Any = None,
-        forget: float = 0.0,
+        embedding_dropout: float = 0.0,
         phi: tuple[int, ...] = (150, 150),
         rho: tuple[int, ...] = (150, 75),
         dropout: float = 0.0,
@@ -88,7 +116,7 @@ class SetExpander(Expander):
         self.margin = margin
         self.embedding = embedding
         self.vectors = vectors
-        self.forget = forget
+        self.embedding_dropout = embedding_dropout
         self.phi = phi
         self.rho = rho
         self.dropout = dropout
@@ -111,14 +139,14 @@ class SetExpander(Expander):
         start = None if self.vectors is None else vectors_of(self.vocabulary_, self.vectors)[0]
         self.n_embedding_ = self.embedding if start is None else start.shape[1]
         if self.n_embedding_ + self.n_features_in_ == 0:
-            raise ValueError("embedding=0 leaves nothing to tell elements apart by: give items with features.")
+            raise ValueError("with embedding=0 elements need features: give items with features.")
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.random_state)
-            self.network_ = self._new_network()
+            self.network_ = self.new_network()
         rows = None if self.features_ is None else _tensor(self.features_)
         data = Batch(sets, z=None if z is None else torch.from_numpy(z))
-        self._start(start, rows, data.z)
-        objective = Objective(
+        self._initialize(start, rows, data.z)
+        objective = ExpansionObjective(
             rows,
             len(self.vocabulary_),
             loss=self.loss,
@@ -155,13 +183,13 @@ class SetExpander(Expander):
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}; found {getattr(self, name)!r}.")
         if not (0 if self.n_context_ else 1) <= self.query[0] <= self.query[1]:
             raise ValueError(
-                "query must be the least and the largest size of a query, the least 0 only where there is a z; "
-                f"found {self.query!r}."
+                f"query must be the smallest and the largest size of a query, 0 only with z; found {self.query!r}."
             )
         if int(sets.sizes.max()) < least_size(self.query):
-            raise ValueError("no set has two members: there is no member to be found from another.")
+            raise ValueError("no set has two members, so no member can be found from another.")
 
-    def _new_network(self) -> ScoreNetwork:
+    def new_network(self) -> ScoreNetwork:
+        """Build the untrained network."""
         return ScoreNetwork(
             len(self.vocabulary_),
             self.n_embedding_,
@@ -172,61 +200,61 @@ class SetExpander(Expander):
             pool=self.pool,
             concat=self.concat,
             dropout=self.dropout,
-            forget=self.forget,
+            embedding_dropout=self.embedding_dropout,
         )
 
     @torch.no_grad()
-    def _start(self, vectors: np.ndarray | None, rows: Tensor | None, z: Tensor | None) -> None:
+    def _initialize(self, vectors: np.ndarray | None, rows: Tensor | None, z: Tensor | None) -> None:
         network = self.network_
         if network.embedding is not None:
             if vectors is not None:
                 network.embedding.weight.copy_(torch.from_numpy(vectors))
-            elif rows is not None:  # what no set has shown adds nothing to the features
+            elif rows is not None:  # elements in no set add nothing to their features
                 network.embedding.weight.zero_()
         if network.features is not None and rows is not None:
-            network.features.learn(rows)
+            network.features.fit(rows)
         if network.context is not None and z is not None:
-            network.context[0].learn(z)  # type: ignore[operator]
+            network.context[0].fit(z)  # type: ignore[operator]
 
-    # ---------------------------------------------------------------------------------------------------- asking
+    # --------------------------------------------------------------------------------------------------- queries
 
     def _answers_empty(self) -> bool:
         return self.n_context_ > 0 and self.query[0] == 0
 
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
         if self._scorer is None:
-            self._scorer = self._ready(np.arange(len(self.vocabulary_)))
-        return self._scorer.scores(self._ask(list(queries), z))
+            self._scorer = self._new_scorer(np.arange(len(self.vocabulary_)))
+        return self._scorer.scores(self._encode(list(queries), z))
 
-    def _score_rows(self, queries: list[Query], candidates: Query, z: np.ndarray | None) -> np.ndarray:
-        return self._ready(candidates).scores(self._ask(queries, z))
+    def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
+        return self._new_scorer(candidates).scores(self._encode(queries, z))
 
-    def _pick(self, queries: list[np.ndarray], ids: np.ndarray, z: np.ndarray | None) -> np.ndarray:
+    def _score_ids(self, queries: list[np.ndarray], ids: np.ndarray, z: np.ndarray | None) -> np.ndarray:
         return self._score_rows(list(queries), ids, z)
 
-    def _belongs(self, others: list[Query], ids: Query, z: np.ndarray | None) -> np.ndarray:
-        # ρ of the whole set is the same whoever is left out: what counts is how much better others would have gone.
-        everyone = logsumexp(self._all(others, z).astype(np.float64), axis=1)
-        return super()._belongs(others, ids, z) - everyone
+    def _member_fits(self, others: list[Members], members: Members, z: np.ndarray | None) -> np.ndarray:
+        # ρ of the whole set is the same whichever member is left out: compare with all other elements.
+        total = logsumexp(self._all(others, z).astype(np.float64), axis=1)
+        return super()._member_fits(others, members, z) - total
 
-    def _ready(self, candidates: Query) -> Scorer:
+    def _new_scorer(self, candidates: Members) -> Scorer:
         scorer = Scorer(self.network_, candidates.shape[0])
         for start in range(0, candidates.shape[0], 16 * BLOCK):
-            scorer.put(start, self._elements(candidates[start : start + 16 * BLOCK]))
+            scorer.put(start, self._phi(candidates[start : start + 16 * BLOCK]))
         return scorer
 
     @torch.no_grad()
-    def _ask(self, queries: list[Query], z: np.ndarray | None) -> Asked:
-        phi = [self._elements(query) for query in queries]
+    def _encode(self, queries: list[Members], z: np.ndarray | None) -> EncodedQueries:
+        phi = [self._phi(query) for query in queries]
         offsets = torch.tensor([0, *(len(part) for part in phi)]).cumsum(0)
-        return self.network_.ask(Sets(torch.cat(phi), offsets), None if z is None else torch.from_numpy(z))
+        return self.network_.encode_queries(Sets(torch.cat(phi), offsets), None if z is None else torch.from_numpy(z))
 
     @torch.no_grad()
-    def _elements(self, members: Query) -> Tensor:
+    def _phi(self, members: Members) -> Tensor:
         if members.ndim == 2:
-            return self.network_.elements(None, _tensor(members))
+            return self.network_.encode_elements(None, _tensor(members))
         rows = None if self.features_ is None else _tensor(self.features_[members])
-        return self.network_.elements(torch.from_numpy(members), rows)
+        return self.network_.encode_elements(torch.from_numpy(members), rows)
 
     def _after_load(self) -> None:
         super()._after_load()

@@ -1,4 +1,4 @@
-"""The network that scores an element in the light of a set (Deep Sets, section 4.2 and appendix E)."""
+"""The network that scores an element given a set (Deep Sets, section 4.2 and appendix E)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,35 @@ from ..nn import mlp, pooling
 from ..sets import Sets
 
 
-class Asked(NamedTuple):
-    """Queries, ready to meet candidates. pooled: (Q, latent), where the candidate is pooled by max. shift: (Q, H)."""
+class EncodedQueries(NamedTuple):
+    """Queries, ready to be combined with candidates.
+
+    Attributes
+    ----------
+    pooled : Tensor of shape (Q, latent), or None
+        The pooled query, where the candidate is pooled by max.
+    shift : Tensor of shape (Q, H)
+        What the query adds to the first layer of ρ.
+
+    """
 
     pooled: Tensor | None
     shift: Tensor
 
-    def at(self, place: Any) -> Asked:
-        """Some of the queries, or with other axes, as in `tensor[place]`."""
-        return Asked(None if self.pooled is None else self.pooled[place], self.shift[place])
+    def select(self, place: Any) -> EncodedQueries:
+        """Index all queries, as in `tensor[place]`."""
+        return EncodedQueries(None if self.pooled is None else self.pooled[place], self.shift[place])
 
 
-class Standard(nn.Module):
-    """Features in units of their deviation, (n, D) -> (n, D)."""
+class FeatureScaler(nn.Module):
+    """Standardise features, (n, D) -> (n, D).
+
+    Parameters
+    ----------
+    features : int
+        D.
+
+    """
 
     mean: Tensor
     scale: Tensor
@@ -33,25 +49,44 @@ class Standard(nn.Module):
         self.register_buffer("mean", torch.zeros(features))
         self.register_buffer("scale", torch.ones(features))
 
-    def learn(self, x: Tensor) -> None:
-        """Takes mean and deviation of each column; a constant column is only centred."""
+    def fit(self, x: Tensor) -> None:
+        """Set the mean and the standard deviation of each column; a constant column is only centred."""
         deviation = x.std(0, correction=0)
         self.mean.copy_(x.mean(0))
         self.scale.copy_(torch.where(deviation > 1e-6 * self.mean.abs(), deviation, 1))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Standardise rows."""
         return (x - self.mean) / self.scale
 
 
 class ScoreNetwork(nn.Module):
-    r"""$s(x|X) = ρ(\mathrm{pool}(φ(x_1), …, φ(x_n), φ(x)))$, or with `concat`  $ρ([\mathrm{pool}\,φ(x_m);\ φ(x)])$.
+    r"""Score network: :math:`s(x|X) = ρ(\mathrm{pool}(φ(x_1), …, φ(x_n), φ(x)))`.
 
-    φ is an embedding and/or features of the element through linear maps with ReLU; ρ is such maps to one number. A
-    vector z of the set goes into ρ by a linear map of its own.
+    φ is an embedding and/or features of the element, followed by linear layers with ReLU; ρ is such layers with one
+    output. A vector z of the set enters ρ by a linear map of its own.
 
-    The first map of ρ comes first, on its own: it commutes with the sum, $W(Σφ + φ(x)) = WΣφ + Wφ(x)$, so `keys`
-    holds $Wφ(x)$ for all candidates, `ask` holds the rest of the first layer for a query, and `meet` takes it from
-    there. Where the candidate is pooled by max, keys are φ(x), and W waits for both.
+    The first layer of ρ commutes with the sum, :math:`W(Σφ + φ(x)) = WΣφ + Wφ(x)`. So `keys` holds :math:`Wφ(x)` for
+    all candidates, `encode_queries` the rest of the first layer, and `score` combines them. Where the candidate is
+    pooled by max, keys are φ(x), and W follows the pooling.
+
+    Parameters
+    ----------
+    vocabulary : int
+        Number of elements.
+    embedding, features, context : int
+        Widths of the embedding, of the features of an element, and of z; 0 for none.
+    phi, rho : tuple of int
+        Widths of the layers of φ, and of ρ before its output.
+    pool : {"sum", "max"}
+        The pooling.
+    concat : bool
+        Do not pool the candidate with the query: :math:`ρ([\mathrm{pool}\,φ(x_m);\ φ(x)])`.
+    dropout : float, default=0.0
+        Dropout between layers.
+    embedding_dropout : float, default=0.0
+        Probability, in training, that an element is represented by its features only.
+
     """
 
     def __init__(
@@ -66,28 +101,30 @@ class ScoreNetwork(nn.Module):
         pool: str,
         concat: bool,
         dropout: float = 0.0,
-        forget: float = 0.0,
+        embedding_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.forget = forget
+        self.embedding_dropout = embedding_dropout
         self.embedding = nn.Embedding(vocabulary, embedding) if embedding else None
-        self.features = Standard(features) if features else None
+        self.features = FeatureScaler(features) if features else None
         self.phi = nn.Sequential(*mlp(embedding + features, *phi, dropout=dropout), nn.ReLU(inplace=True))
         self.pool = pooling(pool)
         self.first = nn.Linear(phi[-1], rho[0])
         self.first_pooled = nn.Linear(phi[-1], rho[0], bias=False) if concat else None
-        self.context = nn.Sequential(Standard(context), nn.Linear(context, rho[0], bias=False)) if context else None
+        self.context = (
+            nn.Sequential(FeatureScaler(context), nn.Linear(context, rho[0], bias=False)) if context else None
+        )
         drop = [nn.Dropout(dropout)] if dropout else []
         self.rest = nn.Sequential(nn.ReLU(inplace=True), *drop, *mlp(*rho, 1, dropout=dropout))
         self.late = pool == "max" and not concat  # the candidate goes through the pooling, before any map
 
-    def elements(self, ids: Tensor | None, rows: Tensor | None) -> Tensor:
-        """φ(x), (n, latent), of elements of the vocabulary (with their features), or of rows that are new."""
+    def encode_elements(self, ids: Tensor | None, rows: Tensor | None) -> Tensor:
+        """Compute φ(x), (n, latent), for elements of the vocabulary with their features, or for new rows."""
         parts = []
         if self.embedding is not None and ids is not None:
             known = self.embedding(ids)
-            if self.training and self.forget:
-                known = known * (torch.rand(len(ids), 1) >= self.forget)
+            if self.training and self.embedding_dropout:
+                known = known * (torch.rand(len(ids), 1) >= self.embedding_dropout)
             parts.append(known)
         elif self.embedding is not None and rows is not None:
             parts.append(rows.new_zeros(len(rows), self.embedding.embedding_dim))
@@ -96,22 +133,22 @@ class ScoreNetwork(nn.Module):
         return self.phi(torch.cat(parts, -1) if len(parts) > 1 else parts[0])
 
     def keys(self, phi: Tensor) -> Tensor:
-        """What is kept of a candidate: (n, H)."""
+        """Precompute candidates: (n, latent) -> (n, H)."""
         return phi if self.late else phi @ self.first.weight.T
 
-    def ask(self, phi: Sets, z: Tensor | None) -> Asked:
-        """Queries as sets of φ(x_m), z (Q, Z) or None."""
+    def encode_queries(self, phi: Sets, z: Tensor | None) -> EncodedQueries:
+        """Pool queries, given as sets of φ(x_m), with z (Q, Z) or None."""
         pooled = self.pool(phi)
         shift = self.first.bias.expand(len(phi), -1)
         if self.context is not None:
             shift = shift + self.context(z)
         if self.late:
-            return Asked(pooled, shift)
+            return EncodedQueries(pooled, shift)
         weight = (self.first if self.first_pooled is None else self.first_pooled).weight
-        return Asked(None, shift + pooled @ weight.T)
+        return EncodedQueries(None, shift + pooled @ weight.T)
 
-    def meet(self, asked: Asked, keys: Tensor) -> Tensor:
-        """Queries and keys that broadcast against each other, to scores."""
-        if asked.pooled is None:
-            return self.rest(asked.shift + keys).squeeze(-1)
-        return self.rest(torch.maximum(asked.pooled, keys) @ self.first.weight.T + asked.shift).squeeze(-1)
+    def score(self, queries: EncodedQueries, keys: Tensor) -> Tensor:
+        """Score keys for queries; the two broadcast against each other."""
+        if queries.pooled is None:
+            return self.rest(queries.shift + keys).squeeze(-1)
+        return self.rest(torch.maximum(queries.pooled, keys) @ self.first.weight.T + queries.shift).squeeze(-1)

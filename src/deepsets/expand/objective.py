@@ -1,4 +1,4 @@
-"""What an expander is trained on: parts of a set as query, other members to be found, strangers to be put behind."""
+"""Training objective of `SetExpander`: part of a set is the query, other members rank before negatives."""
 
 from __future__ import annotations
 
@@ -13,9 +13,20 @@ from ..train import Batch, seeded
 from .network import ScoreNetwork
 
 
-class Task(NamedTuple):
-    """queries: Sets of ids. positives: (P,) ids, `owner` (P,) their sets. negatives: (B, N) ids, for all sets the same
-    ones; `clash` (B, N) is True where one stands in the set.
+class TrainingPairs(NamedTuple):
+    """Queries with members to be found and negatives.
+
+    Attributes
+    ----------
+    queries : Sets
+        Sets of ids.
+    positives, owner : Tensor of shape (P,)
+        Ids of members that are not in the query, and the set each belongs to.
+    negatives : Tensor of shape (N,)
+        Ids, the same for all sets.
+    clash : Tensor of bool, shape (B, N)
+        Where a negative is a member of the set.
+
     """
 
     queries: Sets
@@ -25,10 +36,25 @@ class Task(NamedTuple):
     clash: Tensor
 
 
-def draw(sets: Sets, vocabulary: int, query: tuple[int, int], positives: int, negatives: int) -> Task:
-    """From each set a random query, of a size in the range `query`, and up to `positives` of its other members.
+def draw_pairs(sets: Sets, vocabulary: int, query: tuple[int, int], positives: int, negatives: int) -> TrainingPairs:
+    """Draw from each set a random query and up to `positives` of its other members.
 
-    A member is never in the query and a positive at once. Sets that leave nothing to find ask nothing.
+    Parameters
+    ----------
+    sets : Sets
+        Sets of ids. Those that leave no member to be found are skipped.
+    vocabulary : int
+        Number of elements.
+    query : tuple of int
+        Smallest and largest size of a query.
+    positives, negatives : int
+        How many to draw, per set and for all sets.
+
+    Returns
+    -------
+    TrainingPairs
+        No member is both in the query and a positive.
+
     """
     sets = sets[sets.sizes >= least_size(query)]
     sizes, owner = sets.sizes, sets.set_ids
@@ -37,22 +63,39 @@ def draw(sets: Sets, vocabulary: int, query: tuple[int, int], positives: int, ne
     low, high = query
     taken = (low + (torch.rand(len(sets)) * (high - low + 1)).long()).minimum(sizes - 1)
     place = torch.arange(sets.total) - sets.offsets[:-1][owner]
-    asked = place < taken[owner]
-    wanted = ~asked & (place < (taken + positives)[owner])
+    in_query = place < taken[owner]
+    wanted = ~in_query & (place < (taken + positives)[owner])
     others = torch.randint(vocabulary, (negatives,)) if negatives < vocabulary else torch.arange(vocabulary)
     code = torch.arange(len(sets))[:, None] * vocabulary + others
     clash = torch.isin(code, owner * vocabulary + members)
     offsets = torch.cat([taken.new_zeros(1), taken.cumsum(0)])
-    return Task(Sets(members[asked], offsets), members[wanted], owner[wanted], others, clash)
+    return TrainingPairs(Sets(members[in_query], offsets), members[wanted], owner[wanted], others, clash)
 
 
 def least_size(query: tuple[int, int]) -> int:
-    """Of a set that can be learnt from: a member to be found beside the least query, or beside one member."""
+    """Return the size of the smallest set that has a member to be found beside a query."""
     return 1 if query[0] == 0 else 2
 
 
-class Objective:
-    """The loss of a batch, as `deepsets.train` wants it."""
+class ExpansionObjective:
+    """Loss of a batch for `deepsets.train.train`.
+
+    Parameters
+    ----------
+    rows : Tensor of shape (V, D), or None
+        Features of the elements.
+    vocabulary : int
+        Number of elements.
+    loss : {"margin", "softmax"}
+        The loss, see `SetExpander`.
+    margin : float
+        Margin of the margin loss.
+    query : tuple of int
+        Smallest and largest size of a query.
+    positives, negatives : int
+        See `draw_pairs`.
+
+    """
 
     def __init__(
         self,
@@ -69,28 +112,30 @@ class Objective:
         self.positives, self.negatives = positives, negatives
 
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, float]:
-        """In training the loss; else the log rank, whose mean is what patience looks at."""
+        """Return the sum of losses in training, else of log ranks, and their number."""
         assert isinstance(model, ScoreNetwork)
         if model.training:
-            task = draw(batch.sets, self.vocabulary, self.query, self.positives, self.negatives)
-            positive, negative = self.scores(model, task, batch)
-            losses = self._losses(positive, negative[task.owner], task.clash[task.owner])
+            pairs = draw_pairs(batch.sets, self.vocabulary, self.query, self.positives, self.negatives)
+            positive, negative = self.scores(model, pairs, batch)
+            losses = self._losses(positive, negative[pairs.owner], pairs.clash[pairs.owner])
         else:
-            with seeded(0):  # the same queries after every epoch
-                task = draw(batch.sets, self.vocabulary, self.query, self.positives, 4 * self.negatives)
-            positive, negative = self.scores(model, task, batch)
-            losses = self._log_ranks(positive, negative[task.owner], task.clash[task.owner])
+            with seeded(0):  # the same pairs after every epoch
+                pairs = draw_pairs(batch.sets, self.vocabulary, self.query, self.positives, 4 * self.negatives)
+            positive, negative = self.scores(model, pairs, batch)
+            losses = self._log_ranks(positive, negative[pairs.owner], pairs.clash[pairs.owner])
         return losses.sum(), float(len(losses))
 
-    def scores(self, model: ScoreNetwork, task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Of the positives, (P,), and of all negatives for every set, (B, N)."""
-        ids = torch.cat([task.queries.values, task.positives, task.negatives])
-        phi = model.elements(ids, None if self.rows is None else self.rows[ids])
-        query, positive, negative = phi.split([task.queries.total, len(task.positives), len(task.negatives)])
+    def scores(self, model: ScoreNetwork, pairs: TrainingPairs, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Score the positives, (P,), and all negatives for every set, (B, N)."""
+        ids = torch.cat([pairs.queries.values, pairs.positives, pairs.negatives])
+        phi = model.encode_elements(ids, None if self.rows is None else self.rows[ids])
+        query, positive, negative = phi.split([pairs.queries.total, len(pairs.positives), len(pairs.negatives)])
         z = None if batch.z is None else batch.z[batch.sets.sizes >= least_size(self.query)]
-        asked = model.ask(task.queries.with_values(query), z)
-        every = asked.at((slice(None), None))
-        return model.meet(asked.at(task.owner), model.keys(positive)), model.meet(every, model.keys(negative)[None])
+        queries = model.encode_queries(pairs.queries.with_values(query), z)
+        every = queries.select((slice(None), None))
+        return model.score(queries.select(pairs.owner), model.keys(positive)), model.score(
+            every, model.keys(negative)[None]
+        )
 
     def _losses(self, positive: Tensor, negative: Tensor, clash: Tensor) -> Tensor:
         if self.loss == "margin":
@@ -99,6 +144,6 @@ class Objective:
         return torch.logaddexp(positive, negative.logsumexp(1)) - positive
 
     def _log_ranks(self, positive: Tensor, negative: Tensor, clash: Tensor) -> Tensor:
-        """The logarithm of the rank that a positive would have in the whole vocabulary."""
+        """Estimate the logarithm of the rank of a positive in the whole vocabulary."""
         above = ((negative >= positive[:, None]) & ~clash).double().mean(1)
         return (1 + above * self.vocabulary).log()

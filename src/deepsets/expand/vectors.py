@@ -1,4 +1,4 @@
-"""Elements that are near in a space of vectors (w2v-Near of section 4.2)."""
+"""Expansion by vectors: cosine similarity, and vectors derived from sets."""
 
 from __future__ import annotations
 
@@ -6,30 +6,43 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.extmath import randomized_svd
 
 from ..sets import Sets
-from .base import Expander, Query
+from .base import BaseExpander
+from .cooccurrence import membership
 from .input import as_dense, read_items
+from .lookup import Members
 
 
-class NearestVectors(Expander):
-    r"""Scores by direction, with vectors that are given:  $s(x|X) = \cos(v_x, Σ_m v_{x_m})$.
+class NearestVectors(BaseExpander):
+    r"""Cosine similarity to the sum of the query's vectors (w2v-Near of section 4.2).
 
+    :math:`s(x|X) = \cos(v_x, Σ_m v_{x_m})`. Elements without a vector add nothing to a query and are scored last
+    (-inf), in the order of the vocabulary. For a query of such elements alone all others score 0.
+
+    Parameters
+    ----------
+    vectors : dict or pair, optional
+        A dict from element to vector, or a pair (elements, matrix (n, D)); by default the features of the items.
+    center : bool, default=True
+        Subtract the mean of the vectors of the vocabulary.
+    components : int, default=2
+        Number of first principal directions to remove: in word vectors they express frequency, not meaning.
+    normalize : bool, default=True
+        Scale every vector to length 1 before those of the query are added.
+
+    Examples
+    --------
     >>> vectors = {"red": [1.0, 0.1], "green": [0.9, 0.2], "lion": [0.1, 1.0], "puma": [0.1, 0.8]}
     >>> NearestVectors(vectors, components=0).fit().expand(["red"], k=1)[0].element
     'green'
 
-    vectors: a dict from element to vector, or a pair (elements, matrix (n, D)); without it the features of the items.
-    center:  takes away the mean of the vectors of the vocabulary.
-    components: takes away so many first principal directions: in vectors of words they tell frequency, not meaning.
-    normalize: brings every vector to length 1 before those of the query are added.
-
-    Elements without a vector add nothing to a query and are scored last (-inf), in the order of the vocabulary. For a
-    query of such elements alone all others score 0.
     """
 
     _needs_sets = False
-    _not_saved = ("vectors",)
+    not_saved = ("vectors",)
 
     def __init__(
         self, vectors: Any = None, *, center: bool = True, components: int = 2, normalize: bool = True
@@ -50,7 +63,7 @@ class NearestVectors(Expander):
         else:
             raise ValueError("NearestVectors needs vectors: NearestVectors(vectors=…), or items with features.")
         if not known.any():
-            raise ValueError("none of the elements of the vocabulary has a vector.")
+            raise ValueError("no element of the vocabulary has a vector.")
         self.features_, self.n_features_in_ = None, table.shape[1]
         if not 0 <= self.components < table.shape[1]:
             raise ValueError(f"components must be 0 to {table.shape[1] - 1}, found {self.components}.")
@@ -62,23 +75,23 @@ class NearestVectors(Expander):
         self.table_ = np.where(known[:, None], self._prepare(table), 0)
 
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
-        return self._score_rows(list(queries), np.arange(len(self.vocabulary_)), z)
+        return self._score_table(list(queries), self.table_, self.known_)
 
-    def _pick(self, queries: list[np.ndarray], ids: np.ndarray, z: np.ndarray | None) -> np.ndarray:
+    def _score_ids(self, queries: list[np.ndarray], ids: np.ndarray, z: np.ndarray | None) -> np.ndarray:
         return self._score_rows(list(queries), ids, z)
 
-    def _score_rows(self, queries: list[Query], candidates: Query, z: np.ndarray | None) -> np.ndarray:
-        sums = np.stack([self._vectors(query).sum(0) for query in queries])
-        everything = candidates.ndim == 1 and len(candidates) == len(self.table_)
-        rows = self.table_ if everything else self._vectors(candidates)
-        out = _unit(sums) @ rows.T
+    def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
+        known = self.known_[candidates] if candidates.ndim == 1 else np.ones(candidates.shape[0], dtype=bool)
+        return self._score_table(queries, self._vectors(candidates), known)
+
+    def _score_table(self, queries: list[Members], rows: np.ndarray, known: np.ndarray) -> np.ndarray:
+        out = _unit(np.stack([self._vectors(query).sum(0) for query in queries])) @ rows.T
         if not self.normalize:
             out /= np.maximum(np.linalg.norm(rows, axis=1), np.finfo(rows.dtype).tiny)
-        if candidates.ndim == 1:
-            out[:, ~self.known_[candidates]] = -np.inf
+        out[:, ~known] = -np.inf
         return out
 
-    def _vectors(self, members: Query) -> np.ndarray:
+    def _vectors(self, members: Members) -> np.ndarray:
         return self.table_[members] if members.ndim == 1 else self._prepare(as_dense(members))
 
     def _prepare(self, rows: np.ndarray) -> np.ndarray:
@@ -88,7 +101,7 @@ class NearestVectors(Expander):
 
 
 def read_vectors(vectors: Any) -> tuple[list[Any], np.ndarray]:
-    """A dict or a pair, to elements and a dense matrix."""
+    """Read vectors, given as a dict or a pair, as elements and a dense matrix."""
     if not isinstance(vectors, Mapping) and not (isinstance(vectors, tuple) and len(vectors) == 2):
         raise ValueError(
             f"vectors are a dict from element to vector or a pair (elements, matrix); found {type(vectors).__name__}."
@@ -100,11 +113,49 @@ def read_vectors(vectors: Any) -> tuple[list[Any], np.ndarray]:
 
 
 def vectors_of(vocabulary: list[Any], vectors: Any) -> tuple[np.ndarray, np.ndarray]:
-    """(V, D) the vector of each element, 0 where it has none, and (V,) which of them have one."""
+    """Return the vector of each element (V, D), 0 where it has none, and which of them have one (V,)."""
     names, matrix = read_vectors(vectors)
     place = {name: i for i, name in enumerate(names)}
     rows = np.array([place.get(element, -1) for element in vocabulary])
     return np.where(rows[:, None] >= 0, matrix[rows], 0).astype(matrix.dtype), rows >= 0
+
+
+def set_vectors(sets: Sets, count: int, width: int = 300) -> np.ndarray:
+    r"""Derive vectors of elements from the sets they are in.
+
+    Elements that are in the same sets, or in sets that share others, are near to each other: the truncated SVD
+    :math:`U\sqrt{S}` of the membership table, each column divided by the square root of the size of its set. Signs and
+    last digits may differ between machines.
+
+    Parameters
+    ----------
+    sets : Sets
+        Sets of ids.
+    count : int
+        Number of elements.
+    width : int, default=300
+        Length of a vector.
+
+    Returns
+    -------
+    ndarray of shape (count, width)
+        Vectors of length 1, or 0 for elements without sets.
+
+    Examples
+    --------
+    >>> import torch
+    >>> sets = Sets(torch.tensor([0, 1, 1, 2, 3, 4]), torch.tensor([0, 2, 4, 6]))  # {0, 1}, {1, 2}, {3, 4}
+    >>> vectors = set_vectors(sets, 5, width=2)
+    >>> bool(vectors[0] @ vectors[2] > 0.9), bool(abs(vectors[0] @ vectors[3]) < 0.1)
+    (True, True)
+
+    """
+    table = membership(sets, count)
+    sizes = np.maximum(sets.sizes.numpy(), 1)
+    weighted = sp.csr_array(table * (sizes**-0.5).astype(np.float32)[None, :])
+    left, values, _ = randomized_svd(weighted, min(width, *weighted.shape), random_state=0)
+    vectors = (left * np.sqrt(values)).astype(np.float32)
+    return _unit(vectors)
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from scipy.special import gammaln, multigammaln
 from scipy.stats import invwishart, norm
 
 from deepsets.expand import BayesianSets
-from deepsets.expand.wishart import MEAN
+from deepsets.expand.bayesian import PRIOR_ROWS
 
 
 def table(seed: int, rows: int = 9, columns: int = 5) -> np.ndarray:
@@ -66,7 +66,7 @@ def test_gauss_scores_are_ratios_of_marginal_likelihoods(seed, strength, size, w
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(12, width)) @ rng.normal(size=(width, width)) + rng.normal(size=width)
     expander = BayesianSets("gauss", strength=strength).fit(items=x)
-    prior = (x.mean(0), MEAN, strength * np.cov(x.T, bias=True).reshape(width, width), width + 1 + strength)
+    prior = (x.mean(0), PRIOR_ROWS, strength * np.cov(x.T, bias=True).reshape(width, width), width + 1 + strength)
     query = list(rng.permutation(len(x))[:size])
     p = lambda rows: niw(rows, *prior)  # noqa: E731
     slow = [p(np.vstack([x[query], x[[c]]])) - p(x[query]) - p(x[[c]]) for c in range(len(x))]
@@ -140,9 +140,9 @@ def test_what_it_refuses():
         BayesianSets(strength=0).fit(items=table(0))
     with pytest.raises(ValueError, match="'beta' needs features that are 0 or 1"):
         BayesianSets("beta").fit(items=table(0) / 2)
-    with pytest.raises(ValueError, match="features that are 0 or 1; other numbers were given"):
+    with pytest.raises(ValueError, match="features that are 0 or 1, but other numbers were given"):
         BayesianSets().fit(items=table(0)).score([1], np.full((1, 5), 0.5))
-    with pytest.raises(ValueError, match="nothing is known of the items"):
+    with pytest.raises(ValueError, match="nothing is known about the items"):
         BayesianSets().fit(items=["oak"])
     with pytest.raises(ValueError, match="all items have the same features"):
         BayesianSets("gauss").fit(items=np.ones((4, 2)))

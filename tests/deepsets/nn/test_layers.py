@@ -116,7 +116,7 @@ def test_a_new_channel_layer_is_the_identity():
             {"form": "channel"},
             r"the channel form keeps the width, found in_features=3 and out_features=5; use form='full'",
         ),
-        ({"form": "factored", "pool": ["max", "mean"]}, r"is taken from the members, .* width 3; this pooling gives 6"),
+        ({"form": "factored", "pool": ["max", "mean"]}, r"is subtracted from the members, .* width 3; this pooling gives 6"),
         ({"form": "channel", "pool": ["max", "mean"]}, r"is added to the members, .* width 3; this pooling gives 6"),
     ],
 )
@@ -234,7 +234,7 @@ def test_dropout_is_the_identity_in_eval_mode_and_with_p_0(sets):
 
 @pytest.mark.parametrize("p", [1.0, -0.1])
 def test_a_probability_outside_of_0_to_1_is_refused(p):
-    with pytest.raises(ValueError, match=rf"the probability of a drop must be in \[0, 1\), found {p}"):
+    with pytest.raises(ValueError, match=rf"the dropout probability must be in \[0, 1\), found {p}"):
         nn.SetDropout(p)
 
 
@@ -260,9 +260,9 @@ def dense_attention(layer, query, memory):
     """Softmax attention of one set, head by head."""
     key, value = layer.key_value(memory).split(WIDTH, dim=-1)
     query = layer.query(query)
-    each = WIDTH // layer.heads
+    each = WIDTH // layer.num_heads
     heads = []
-    for h in range(layer.heads):
+    for h in range(layer.num_heads):
         c = slice(h * each, (h + 1) * each)
         heads.append(torch.softmax(query[:, c] @ key[:, c].T / each**0.5, dim=-1) @ value[:, c])
     return torch.cat(heads, dim=-1)
@@ -274,7 +274,7 @@ def test_set_attention_equals_dense_attention_on_each_set(sets):
     for x, y in zip(sets, layer(sets), strict=True):
         if len(x):
             h = x + layer.out(dense_attention(layer, layer.norm(x), layer.norm(x)))
-            assert_near(y, h + layer.forth(h), 50)
+            assert_near(y, h + layer.feedforward(h), 50)
 
 
 @given(ragged_batches(WIDTH))
@@ -285,13 +285,13 @@ def test_induced_attention_equals_dense_attention_on_each_set(sets):
         if len(x):
             summary = layer.summary(Sets.from_list([x])).reshape(3, WIDTH)
             h = x + layer.out(dense_attention(layer, layer.norm(x), summary))
-            assert_near(y, h + layer.forth(h), 50)
+            assert_near(y, h + layer.feedforward(h), 50)
 
 
 @pytest.mark.parametrize("layer", [nn.SetAttention, nn.InducedSetAttention])
 def test_heads_share_the_features_evenly(layer):
-    with pytest.raises(ValueError, match=r"6 features cannot be shared by 4 heads: 6 % 4 != 0"):
-        layer(6, heads=4)
+    with pytest.raises(ValueError, match=r"num_heads must divide features, found 6 features and 4 heads"):
+        layer(6, num_heads=4)
 
 
 # ------------------------------------------------------------------------------------------------ every layer

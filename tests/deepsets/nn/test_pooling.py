@@ -81,16 +81,16 @@ def oracle(name: str, module: nn.Pooling, x: torch.Tensor, w: torch.Tensor) -> t
 
 def seeds(module: nn.SeedAttentionPooling, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     key, value = module.key_value(x).split(WIDTH, dim=-1)
-    each = WIDTH // module.heads
-    mixed = torch.zeros(module.seeds, WIDTH, dtype=x.dtype)
-    for s in range(module.seeds):
-        for h in range(module.heads):
+    each = WIDTH // module.num_heads
+    mixed = torch.zeros(module.num_seeds, WIDTH, dtype=x.dtype)
+    for s in range(module.num_seeds):
+        for h in range(module.num_heads):
             channels = slice(h * each, (h + 1) * each)
             if len(x):
                 score = key[:, channels] @ module.query[s, channels] / each**0.5
                 mixed[s, channels] = torch.softmax(score + w.log(), 0) @ value[:, channels]
     hidden = module.query + module.out(mixed)
-    return (hidden + module.forth(module.norm(hidden))).flatten()
+    return (hidden + module.feedforward(module.norm(hidden))).flatten()
 
 
 @pytest.mark.parametrize("name", MERGING)
@@ -158,7 +158,7 @@ def test_an_absent_member_far_above_the_others_changes_nothing(name):
 
 @pytest.mark.parametrize("name", SORTING)
 def test_sorting_poolings_refuse_weights(name):
-    with pytest.raises(ValueError, match=r"(QuantilePooling|SortPooling) does not know weights: a sorted value has one place"):
+    with pytest.raises(ValueError, match=r"(QuantilePooling|SortPooling) does not support weights: a sorted value has one place"):
         make(name)(Sets.from_list([torch.zeros(2, WIDTH).double()], weights=[[1, 2]]))
 
 
@@ -393,7 +393,7 @@ def test_an_empty_set_adds_nothing(name, sets):
 @pytest.mark.parametrize("name", ["max", "min", "logsumexp", "gated", "seeds", "concat"])
 def test_poolings_that_forget_cannot_take_away(name):
     (state,) = states(make(name), Sets.from_list([torch.zeros(2, WIDTH).double()]))
-    with pytest.raises(ValueError, match=r"cannot take elements away: .* sum, mean, sqrt and std can"):
+    with pytest.raises(ValueError, match=r"cannot remove elements: .* sum, mean, sqrt and std can"):
         state - state
 
 
@@ -430,7 +430,7 @@ def test_a_state_can_be_indexed_and_made_again_from_its_parts():
     [
         ("median", r"unknown pooling 'median'; known are sum, mean, .*gated, seeds"),
         ([], r"an empty list names no pooling"),
-        ("gated", r"'gated' has weights of its own .* give the module, for example GatedAttentionPooling\(64\)"),
+        ("gated", r"'gated' has parameters .* give the module, for example GatedAttentionPooling\(64\)"),
     ],
 )
 def test_a_pooling_that_is_not_known_is_refused(spec, sentence):
@@ -441,10 +441,10 @@ def test_a_pooling_that_is_not_known_is_refused(spec, sentence):
 @pytest.mark.parametrize(
     ("make_one", "sentence"),
     [
-        (lambda: nn.QuantilePooling([0.5, 1.5]), r"quantiles lie between 0 and 1, found \[0.5, 1.5\]"),
-        (lambda: nn.QuantilePooling([]), r"quantiles lie between 0 and 1, found \[\]"),
+        (lambda: nn.QuantilePooling([0.5, 1.5]), r"quantiles must be between 0 and 1, found \[0.5, 1.5\]"),
+        (lambda: nn.QuantilePooling([]), r"quantiles must be between 0 and 1, found \[\]"),
         (lambda: nn.SortPooling(3, knots=1), r"needs at least 2 knots, found 1"),
-        (lambda: nn.SeedAttentionPooling(6, num_heads=4), r"6 features cannot be shared by 4 heads"),
+        (lambda: nn.SeedAttentionPooling(6, num_heads=4), r"num_heads must divide features"),
     ],
 )
 def test_poolings_refuse_settings_without_meaning(make_one, sentence):

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..base import Expander
+from ..base import BaseExpander
 from ..bayesian import BayesianSets
 from ..input import read_sets
 from ..learned import SetExpander
-from ..vectors import NearestVectors
-from .set_vectors import set_vectors
+from ..vectors import NearestVectors, set_vectors
 
 METHODS = ("bayesian-sets", "deep-sets", "nearest-vectors")
 _EPOCHS, _STEPS = 5, 300  # at least, of "deep-sets", in batches of 64
@@ -24,7 +23,7 @@ def fit_expander(
     epochs: int | None = None,
     seed: int = 0,
     verbose: bool = False,
-) -> Expander:
+) -> BaseExpander:
     """An expander of sets of tokens.
 
     >>> baskets = [["milk", "bread"], ["bread", "butter", "milk"], ["nails", "hammer"], ["hammer", "saw", "nails"]]

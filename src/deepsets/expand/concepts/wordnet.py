@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from ..base import Expander
+from ..base import BaseExpander
 from .methods import METHODS, fit_expander
 
 
@@ -39,7 +39,7 @@ def concept_sets() -> Concepts:
 
 
 @functools.cache
-def concept_expander(method: str = METHODS[0], verbose: bool = False) -> Expander:
+def concept_expander(method: str = METHODS[0], verbose: bool = False) -> BaseExpander:
     """An expander that knows the `concept_sets`, with nothing to download.
 
     >>> [found.element for found in concept_expander().expand(["lion", "tiger", "leopard"], k=3)]

@@ -1,0 +1,219 @@
+"""Expanders that count in which sets elements occur together: popularity, item-item similarity, EASE."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import scipy.sparse as sp
+
+from ..sets import Sets
+from .base import BaseExpander
+
+_LARGEST = 5000  # rows of a dense matrix that is inverted: 25 million numbers, some ten seconds
+
+
+def membership(sets: Sets, count: int) -> sp.csr_array:
+    """Table of which element is in which set.
+
+    Parameters
+    ----------
+    sets : Sets
+        Sets of ids.
+    count : int
+        Number of elements.
+
+    Returns
+    -------
+    csr_array of shape (count, B)
+        1 where an element is in a set.
+
+    """
+    where = (sets.values.numpy(), sets.set_ids.numpy())
+    return sp.csr_array((np.ones(sets.total, dtype=np.float32), where), shape=(count, len(sets)))
+
+
+def indicator(queries: list[np.ndarray], count: int) -> sp.csr_array:
+    """Queries as rows of a table.
+
+    Parameters
+    ----------
+    queries : list of ndarray
+        Ids of each query.
+    count : int
+        Number of elements.
+
+    Returns
+    -------
+    csr_array of shape (Q, count)
+
+    """
+    offsets = np.cumsum([0, *(len(query) for query in queries)])
+    values = np.concatenate([*queries, np.zeros(0, np.int64)])
+    return sp.csr_array((np.ones(len(values), np.float32), values, offsets), shape=(len(queries), count))
+
+
+class Popularity(BaseExpander):
+    """Score elements by the number of sets they are in, whatever the query: the least that others must beat.
+
+    Attributes
+    ----------
+    counts_ : ndarray of shape (V,)
+        Number of sets of each element.
+
+    Examples
+    --------
+    >>> Popularity().fit([["milk", "bread"], ["bread", "nails"]]).expand(["nails"], k=1)[0].element
+    'bread'
+
+    """
+
+    def _fit(self, sets: Sets, z: np.ndarray | None, validation: tuple[Sets, np.ndarray | None] | None) -> None:
+        self.counts_ = np.bincount(sets.values.numpy(), minlength=len(self.vocabulary_)).astype(np.float32)
+
+    def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
+        return np.tile(self.counts_, (len(queries), 1))
+
+
+class ItemItem(BaseExpander):
+    r"""Score elements by how often they occur in sets with the members of the query.
+
+    :math:`s(x|X) = \sum_m n_{x m} / (n_x^{a} n_m^{1 - a} + h)`, where n counts sets; a = 1/2 is the cosine.
+
+    Parameters
+    ----------
+    exponent : float, default=0.5
+        a; smaller values prefer popular elements.
+    shrinkage : float, default=0.0
+        h; larger values trust rare elements less.
+
+    Examples
+    --------
+    >>> baskets = [["milk", "bread"], ["bread", "butter", "milk"], ["nails", "hammer"], ["hammer", "saw", "nails"]]
+    >>> ItemItem().fit(baskets).expand(["butter", "milk"], k=1)[0].element
+    'bread'
+
+    """
+
+    def __init__(self, exponent: float = 0.5, shrinkage: float = 0.0) -> None:
+        self.exponent = exponent
+        self.shrinkage = shrinkage
+
+    def _fit(self, sets: Sets, z: np.ndarray | None, validation: tuple[Sets, np.ndarray | None] | None) -> None:
+        self.table_ = membership(sets, len(self.vocabulary_))
+        self._after_load()
+
+    def _after_load(self) -> None:
+        super()._after_load()
+        if hasattr(self, "table_"):
+            self._sets = sp.csr_array(self.table_.T)
+            self._counts = np.maximum(np.diff(self.table_.indptr), 1).astype(np.float32)
+
+    def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
+        out = np.empty((len(queries), len(self.vocabulary_)), np.float32)
+        for row, query in zip(out, queries, strict=True):
+            if self.shrinkage:
+                together = sp.csr_array(self.table_[query] @ self._sets)  # (n, V) common sets
+                of = np.repeat(self._counts[query], np.diff(together.indptr)) ** (1 - self.exponent)
+                weights = together.data / (self._counts[together.indices] ** self.exponent * of + self.shrinkage)
+                row[:] = np.bincount(together.indices, weights, minlength=len(row))
+            else:
+                each = self.table_[query].T @ (self._counts[query] ** (self.exponent - 1))  # (B,) weights of sets
+                row[:] = (self.table_ @ each) / self._counts**self.exponent
+        return out
+
+
+class EASE(BaseExpander):
+    r"""Linear item-item model in closed form (Steck 2019, "Embarrassingly shallow autoencoders").
+
+    Each element is predicted from the other members of its sets by ridge regression: with
+    :math:`P = (X^T X + λI)^{-1}` the weights are :math:`B = −P / \mathrm{diag}(P)` off the diagonal, and
+    :math:`s(x|X) = \sum_m B_{m x}`. The matrix that is inverted has as many rows as there are elements or sets,
+    whichever are fewer; of more than 5,000, the most frequent elements are taken, and the others score 0.
+
+    Parameters
+    ----------
+    ridge : float, default=100.0
+        λ; larger values trust rare pairs less.
+
+    Examples
+    --------
+    >>> baskets = [["milk", "bread"], ["bread", "butter", "milk"], ["nails", "hammer"], ["hammer", "saw", "nails"]]
+    >>> EASE(ridge=1.0).fit(baskets).expand(["milk"], k=1)[0].element
+    'bread'
+
+    """
+
+    def __init__(self, ridge: float = 100.0) -> None:
+        self.ridge = ridge
+
+    def _fit(self, sets: Sets, z: np.ndarray | None, validation: tuple[Sets, np.ndarray | None] | None) -> None:
+        if not self.ridge > 0:
+            raise ValueError(f"ridge must be positive, found {self.ridge}.")
+        table = membership(sets, len(self.vocabulary_))
+        counts = np.diff(table.indptr)
+        if len(sets) < min(len(counts), _LARGEST):
+            self._fit_dual(table)
+            return
+        self.chosen_ = np.sort(np.argsort(-counts, kind="stable")[:_LARGEST])
+        kept = table[self.chosen_]
+        gram = (kept @ kept.T).toarray().astype(np.float64)
+        gram[np.diag_indices_from(gram)] += self.ridge
+        inverse = np.linalg.inv(gram)
+        weights = -inverse / np.diag(inverse)
+        np.fill_diagonal(weights, 0)
+        self.weights_ = weights.astype(np.float32)
+
+    def _fit_dual(self, table: sp.csr_array) -> None:
+        r"""With fewer sets than elements:  :math:`λP = I − X^T (X X^T + λI)^{-1} X`,  never formed."""
+        gram = (table.T @ table).toarray().astype(np.float64)
+        gram[np.diag_indices_from(gram)] += self.ridge
+        self.inverse_ = np.linalg.inv(gram).astype(np.float32)  # (B, B)
+        self.table_ = table
+        self.diagonal_ = 1 - np.asarray(table.multiply(table @ self.inverse_).sum(1)).ravel()  # λ diag(P)
+
+    def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
+        if hasattr(self, "table_"):
+            of_sets = np.stack([np.asarray(self.table_[query].sum(0)).ravel() for query in queries])  # (Q, B)
+            out = np.asarray((self.table_ @ (of_sets @ self.inverse_).T).T) / self.diagonal_
+            for row, query in zip(out, queries, strict=True):  # a member does not predict itself
+                row[query] -= 1 / self.diagonal_[query] - 1
+            return out.astype(np.float32)
+        out = np.zeros((len(queries), len(self.vocabulary_)), np.float32)
+        place = np.full(len(self.vocabulary_), -1)
+        place[self.chosen_] = np.arange(len(self.chosen_))
+        known = [place[query][place[query] >= 0] for query in queries]
+        out[:, self.chosen_] = indicator(known, len(self.chosen_)) @ self.weights_
+        return out
+
+
+class RandomExpander(BaseExpander):
+    """Score elements at random: the same scores for the same query.
+
+    Parameters
+    ----------
+    random_state : int, default=0
+        The seed.
+
+    Examples
+    --------
+    >>> expander = RandomExpander(random_state=0).fit([["oak", "elm"], ["lion", "puma"]])
+    >>> len(expander.expand(["oak"], k=2))
+    2
+
+    """
+
+    _needs_sets = False
+
+    def __init__(self, random_state: int = 0) -> None:
+        self.random_state = random_state
+
+    def _fit(self, sets: Sets, z: np.ndarray | None, validation: tuple[Sets, np.ndarray | None] | None) -> None:
+        pass
+
+    def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
+        out = np.empty((len(queries), len(self.vocabulary_)))
+        for row, ids in zip(out, queries, strict=True):
+            code = hashlib.blake2b(ids.tobytes(), digest_size=8).digest()
+            np.random.default_rng([self.random_state, int.from_bytes(code, "little")]).random(out=row)
+        return out

@@ -1,0 +1,119 @@
+"""What an expander has learned, as tensors and plain values: the contents of a model folder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+_SPARSE = ("data", "indices", "indptr", "shape")
+_NETWORK = "network_"
+_NOT_KEPT = ("history_",)
+
+
+def learned(model: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Split the attributes that end with an underscore into tensors and plain values.
+
+    Parameters
+    ----------
+    model : BaseExpander
+        A fitted expander.
+
+    Returns
+    -------
+    tensors : dict of str to Tensor
+        Arrays under their name; a sparse matrix in four parts; the weights of `network_`.
+    facts : dict of str to object
+        All others: strings, numbers, lists of these.
+
+    """
+    tensors: dict[str, Tensor] = {}
+    facts: dict[str, Any] = {}
+    for name, value in vars(model).items():
+        if not name.endswith("_") or name.startswith("_") or name in _NOT_KEPT:
+            continue
+        if isinstance(value, nn.Module):
+            weights = value.state_dict().items()
+            tensors |= {f"{name}.{n}": t.detach().cpu().contiguous().clone() for n, t in weights}
+        elif sp.issparse(value):
+            tensors |= {f"{name}.{part}": _tensor(np.asarray(getattr(value, part))) for part in _SPARSE}
+        elif isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+            tensors[name] = _tensor(value)
+        elif not isinstance(value, dict):
+            facts[name] = value
+    return tensors, facts
+
+
+def restore(model: Any, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    """Give a model the attributes that `learned` returned.
+
+    Parameters
+    ----------
+    model : BaseExpander
+        An expander with its parameters set.
+    tensors, facts : dict
+        As returned by `learned`; what does not fit together is a ValueError.
+
+    """
+    vocabulary = facts.get("vocabulary_")
+    if not isinstance(vocabulary, list) or not vocabulary or any(isinstance(t, list | dict) for t in vocabulary):
+        raise ValueError("'vocabulary_' is missing or is not a list of strings or numbers.")
+    for name, value in facts.items():
+        _check_name(model, name)
+        setattr(model, name, value)
+    grouped: dict[str, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        head, _, rest = name.partition(".")
+        grouped.setdefault(head, {})[rest] = tensor
+    for name, parts in grouped.items():
+        if name == _NETWORK:
+            continue
+        _check_name(model, name)
+        value = parts[""].numpy() if set(parts) == {""} else _sparse(name, parts)
+        if name in ("features_", "table_") and value.shape[0] != len(vocabulary):
+            raise ValueError(f"{name!r} has {value.shape[0]} rows for a vocabulary of {len(vocabulary)} elements.")
+        setattr(model, name, value)
+    if hasattr(model, "new_network"):
+        model.network_ = _network(model, grouped.get(_NETWORK, {}))
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def _check_name(model: Any, name: str) -> None:
+    if not name.endswith("_") or name.startswith("_") or hasattr(type(model), name):
+        raise ValueError(f"found {name!r}, which a {type(model).__name__} does not learn.")
+
+
+def _sparse(name: str, parts: dict[str, Tensor]) -> sp.csr_array:
+    try:
+        data, indices, indptr, shape = (parts[part].numpy() for part in _SPARSE)
+        matrix = sp.csr_array((data, indices, indptr), shape=tuple(shape.tolist()))
+        matrix.check_format()
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"the matrix {name!r} is not complete: {error}.") from None
+    return matrix
+
+
+def _network(model: Any, tensors: dict[str, Tensor]) -> nn.Module:
+    """Build the network of the settings, without memory of its own, and fill it."""
+    try:
+        with torch.device("meta"):
+            network: nn.Module = model.new_network()
+    except (TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"the settings describe no network that can be built: {error}.") from None
+    wanted = network.state_dict()
+    for name in sorted(set(wanted) ^ set(tensors)):
+        raise ValueError(f"the weights {'lack' if name in wanted else 'have an unexpected'} tensor {name!r}.")
+    for name, tensor in tensors.items():
+        if (tensor.shape, tensor.dtype) != (wanted[name].shape, wanted[name].dtype):
+            raise ValueError(
+                f"the tensor {name!r} has shape {tuple(tensor.shape)} of {tensor.dtype}, wanted "
+                f"{tuple(wanted[name].shape)} of {wanted[name].dtype}."
+            )
+    network.load_state_dict(tensors, assign=True)
+    return network.eval()

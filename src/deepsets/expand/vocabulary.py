@@ -1,0 +1,202 @@
+"""Elements of a vocabulary, and what users type for them: look-up, spelling, suggestions."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import unicodedata
+from collections.abc import Hashable, Iterable
+from typing import Any, NamedTuple
+
+_QUOTES = "\"'`“”‘’«»"
+_MOST_WORDS = 3  # of a phrase that is found in running text
+
+
+class UnknownElementWarning(UserWarning):
+    """Elements of a query are not in the vocabulary and were skipped."""
+
+
+class UnknownElement(NamedTuple):
+    """An element that is not in the vocabulary, and elements that may have been meant."""
+
+    element: Any
+    suggestions: list[Any]
+
+    def __str__(self) -> str:
+        hint = f" (did you mean {', '.join(map(str, self.suggestions))}?)" if self.suggestions else ""
+        return repr(self.element)[:60] + hint
+
+
+class ParsedQuery(NamedTuple):
+    """A query as elements of the vocabulary.
+
+    Attributes
+    ----------
+    members : list
+        Elements of the vocabulary, each once, in the order in which they were given.
+    unknown : list of UnknownElement
+        What is not in the vocabulary, with suggestions.
+
+    """
+
+    members: list[Any]
+    unknown: list[UnknownElement]
+
+
+def listed(unknown: list[UnknownElement], most: int = 5) -> str:
+    """Unknown elements as part of a sentence."""
+    more = f" and {len(unknown) - most} more" if len(unknown) > most else ""
+    return "; ".join(map(str, unknown[:most])) + more
+
+
+def plain_element(element: Any) -> Any:
+    """Return NumPy and torch scalars as Python values, all others as they are."""
+    return element.item() if hasattr(element, "item") and getattr(element, "ndim", 0) == 0 else element
+
+
+def fold(word: str) -> str:
+    """Spelling without capitals, accents, underscores, hyphens and repeated blanks.
+
+    >>> fold("Crème_brûlée"), fold("hip-hop"), fold(" New  York ")
+    ('creme brulee', 'hip hop', 'new york')
+    """
+    word = word.casefold().replace("_", " ").replace("-", " ").replace("’", "'")
+    if not word.isascii():
+        word = "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))
+    return " ".join(word.split())
+
+
+class Vocabulary:
+    """Look-up of elements as they are typed.
+
+    An element is found by itself; otherwise by its spelling without regard to capitals, accents, underscores and
+    hyphens.
+
+    Parameters
+    ----------
+    elements : list
+        All elements; the order decides between spellings that differ in capitals only.
+
+    Examples
+    --------
+    >>> words = Vocabulary(["lion", "grand piano", "Paris", "whole milk"])
+    >>> words.parse(["Lion,", "grand_piano", "paris"]).members
+    ['lion', 'grand piano', 'Paris']
+    >>> words.parse('paris, "grand piano", milk')
+    ParsedQuery(members=['Paris', 'grand piano'], unknown=[UnknownElement(element='milk', suggestions=['whole milk'])])
+
+    """
+
+    def __init__(self, elements: list[Any]) -> None:
+        self.elements = elements
+        self.ids = {element: i for i, element in enumerate(elements)}
+        self._folded: dict[str, int] | None = None
+
+    def __contains__(self, element: Any) -> bool:
+        return isinstance(element, Hashable) and element in self.ids
+
+    def find(self, element: Any) -> int | None:
+        """Return the id of an element, or None if it is not known in any spelling."""
+        if element in self:
+            return self.ids[element]
+        if not isinstance(element, str):
+            return None
+        typed = element.strip().strip(",;").strip().strip(_QUOTES).strip()
+        return self.ids.get(typed, self._spellings().get(fold(typed)))
+
+    def parse(self, query: Any) -> ParsedQuery:
+        """Read a query as people write it.
+
+        Parameters
+        ----------
+        query : list or str
+            Elements; or text: elements separated by commas, semicolons or line breaks, otherwise words separated by
+            blanks, where quotes and known phrases hold words together. Commas within the strings of a list separate
+            elements too, so that words of a command line may be given with commas.
+
+        Returns
+        -------
+        ParsedQuery
+            Known elements and unknown ones.
+
+        """
+        if isinstance(query, str):
+            found = self._read_text(query)
+        elif isinstance(query, Iterable):
+            found = self._read_list([plain_element(e) for e in query])
+        else:
+            raise ValueError(f"a query is a list of elements, found {query!r}.")
+        members: dict[int, None] = {}
+        unknown: dict[Any, None] = {}
+        for element in found:
+            i = self.find(element)
+            if i is None:
+                unknown[element] = None
+            else:
+                members[i] = None
+        return ParsedQuery([self.elements[i] for i in members], [UnknownElement(e, self.suggest(e)) for e in unknown])
+
+    def suggest(self, element: Any, count: int = 3) -> list[Any]:
+        """Return elements that may have been meant: those that contain the word, then those spelled like it."""
+        if not isinstance(element, str) or not fold(element):
+            return []
+        word, spellings = fold(element), self._spellings()
+        found = [i for spelling, i in spellings.items() if word in spelling and f" {word} " in f" {spelling} "][:count]
+        if len(found) < count:
+            parts = [spellings[part] for part in word.split() if len(part) > 2 and part in spellings]
+            like = [s for s in spellings if abs(len(s) - len(word)) <= 2 and (s[0] == word[0] or s[-2:] == word[-2:])]
+            near = [spellings[s] for s in difflib.get_close_matches(word, like, count, 0.7)]
+            found += [i for i in (*parts, *near) if i not in found]
+        return [self.elements[i] for i in found[:count]]
+
+    def _spellings(self) -> dict[str, int]:
+        if self._folded is None:
+            self._folded = {}
+            for element, i in self.ids.items():
+                self._folded.setdefault(fold(str(element)), i)
+            self._folded.pop("", None)
+        return self._folded
+
+    def _read_list(self, elements: list[Any]) -> list[Any]:
+        for element in elements:
+            if not isinstance(element, Hashable):
+                raise ValueError(
+                    f"the query holds {element!r:.60}, which is not hashable: give members with features as a matrix."
+                )
+        if any(isinstance(e, str) and "," in e.strip(", ") and self.find(e) is None for e in elements) or any(
+            isinstance(e, str) and e.rstrip().endswith(",") and e not in self.ids for e in elements
+        ):
+            return self._read_text(" ".join(map(str, elements)))
+        out: list[Any] = []
+        for element in elements:  # "los" "angeles": words that are known together only
+            joined = f"{out[-1]} {element}" if out and isinstance(out[-1], str) and isinstance(element, str) else None
+            alone = self.find(element) is not None and (not out or self.find(out[-1]) is not None)
+            if joined is not None and not alone and self.find(joined) is not None:
+                out[-1] = joined
+            else:
+                out.append(element)
+        return out
+
+    def _read_text(self, text: str) -> list[str]:
+        mark = next((mark for mark in "\n;," if mark in text.strip()), " ")
+        lines = text.splitlines() if mark == "\n" else [text]
+        rows = csv.reader(lines, delimiter="," if mark == "\n" else mark, skipinitialspace=True)
+        pieces = [piece.strip() for row in rows for piece in row if piece.strip()]
+        if mark == " ":
+            return self._phrases(pieces)
+        out = []
+        for piece in pieces:
+            words = self._phrases(piece.split())
+            apart = self.find(piece) is None and len(words) > 1 and all(self.find(word) is not None for word in words)
+            out += words if apart else [piece]
+        return out
+
+    def _phrases(self, words: list[str]) -> list[str]:
+        """Join neighbouring words that are an element together."""
+        out: list[str] = []
+        while words:
+            sizes = range(min(_MOST_WORDS, len(words)), 1, -1)
+            size = next((n for n in sizes if self.find(" ".join(words[:n])) is not None), 1)
+            out.append(" ".join(words[:size]))
+            words = words[size:]
+        return out
