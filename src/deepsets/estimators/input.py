@@ -333,7 +333,8 @@ def _parse_list(X: Any) -> Members:
 
 def _parse_arrays(X: list[Any]) -> Members:
     arrays = []
-    for b, members in enumerate(X):
+    for b, given in enumerate(X):
+        members = given
         if isinstance(members, np.ma.MaskedArray):
             members = np.ma.filled(members.astype(float), np.nan)
         if hasattr(members, "tocsr"):
