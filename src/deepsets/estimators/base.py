@@ -94,6 +94,9 @@ class TableEstimator(BaseEstimator):
         if set_level is not None and set_level.schema is not None:
             self.context_names_in_ = [name for name, _ in set_level.schema]
         self._named_context_ = bool(context)
+        self._sizes_in_fit = (
+            {} if members.names is None else dict(zip(members.names.tolist(), members.sizes, strict=True))
+        )
         found = members.columns
         if found.schema is not None and (members.rows is not None or found.schema[0][0] != "token"):
             self.feature_names_in_ = np.array([name for name, _ in found.schema], dtype=object)
@@ -138,7 +141,24 @@ class TableEstimator(BaseEstimator):
         encoder.check(members.columns, type(self).__name__)
         set_level = parse_context(z, X, members, self.context_.kinds() if self.context_ else None)
         self._check_context(set_level)
+        if y is not None:
+            self._warn_split(members)
         return members, set_level
+
+    def _warn_split(self, members: Members) -> None:
+        """Warn where a set is scored that had other rows in fit: plain cross-validation splits the rows of sets."""
+        known = getattr(self, "_sizes_in_fit", {})
+        if members.names is None or not known:
+            return
+        found = zip(members.names.tolist(), members.sizes, strict=True)
+        split = [name for name, size in found if known.get(name, size) != size]
+        if split:
+            warnings.warn(
+                f"{len(split)} sets, for example {split[0]!r}, have some of their rows here and others in fit: the "
+                f"rows of a set were split. Cross-validate tables by sets: cv=GroupKFold(), groups=table[{self.by!r}].",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def _check_context(self, found: Columns | None) -> None:
         if self.context_ is None:
