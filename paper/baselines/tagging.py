@@ -38,7 +38,7 @@ def choose(
 ) -> T:
     """The candidate with the best F1 on images held out, averaged over folds, fitted on all images.
 
-    >>> from paper.baselines.tagging import LeastSquares
+    >>> from .tagging import LeastSquares
     >>> rng = np.random.default_rng(0)
     >>> features = rng.normal(size=(60, 4)); tags = (features[:, :3] > 0).astype(int)
     >>> choose([LeastSquares(1e9), LeastSquares(0.01)], features, tags, per_image=2).penalty
@@ -69,6 +69,7 @@ class Scaling:
         self.mean, self.deviation = features.mean(0, dtype=float), features.std(0, dtype=float)
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
+        """Return scaled features, (n, d)."""
         return (features - self.mean) / np.where(self.deviation > 1e-6, self.deviation, 1)
 
 

@@ -1,12 +1,13 @@
 """The theorems of Deep Sets (Zaheer et al. 2017), appendices A and B, made executable.
 
->>> from paper import theory
+>>> from .. import theory
 >>> phi, rho = theory.as_sum(sorted, universe="abc")  # any function of a set is rho of a sum of phi
 >>> rho(phi("c") + phi("a"))
 ['a', 'c']
 """
 
 from .countable import as_sum, decode, encode
+from .equivariant import Projection, is_equivariant, project_equivariant
 from .examples import (
     Example,
     largest,
@@ -16,9 +17,7 @@ from .examples import (
     second_largest_as_printed,
     triple_product,
 )
-from .from_power_sums import as_power_sums, from_power_sums
-from .lemma3 import Projection, is_equivariant, project_equivariant
-from .power_sums import power_sums
+from .power_sums import as_power_sums, from_power_sums, power_sums
 
 __all__ = [
     "Example",

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ..nn.kernels import implementation
 from .evaluate import evaluate
 from .expand import expand
 from .explain import explain
@@ -26,7 +27,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(version("deepsets"))
+        typer.echo(f"deepsets {version('deepsets')} (kernels: {implementation()})")
         raise typer.Exit
 
 

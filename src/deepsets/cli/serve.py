@@ -42,7 +42,6 @@ def serve(
     """
     try:
         from .. import serve as server
-        from ..serve.server import JsonLines
     except ImportError as error:
         raise ImportError(f'{error}: install the extra, pip install "deepsets[serve]".') from None
 
@@ -55,8 +54,8 @@ def serve(
             "Loading the concepts; at the first start Deep Sets is trained on them, about half a minute …", err=True
         )
     found = server.load(models) if models else server.concepts(verbose=watched)
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines())
+    handler = server.BackgroundHandler(sys.stderr)
+    handler.setFormatter(server.JsonFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("deepsets.serve").setLevel(logging.INFO)
     names = ", ".join(model.name for model in found)
