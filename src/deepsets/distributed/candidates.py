@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..expand import BaseExpander, Candidate
-from ..io import arrow, numbers, shape_of
-from ..io.row_groups import PART, batches, cut
+from ..io import arrow, to_sets
+from ..io.row_groups import PART, Part, batches, cut
 from ..io.storage import list_files
-from .functions import Head
+from .functions import Rows
 from .jobs import Engine, Input, Progress, open_engine
 from .model import load_model
 
@@ -64,18 +64,13 @@ def expand(
     if k < 1:
         raise ValueError(f"k must be at least 1, found {k}.")
     runner, parts = open_engine(engine), cut(list_files(candidates), part_size)
-    best = Best(model, k, element, features)
     head = arrow().Table.from_batches([next(batches(parts[0], None, 100))])
-    best.features_of(head)  # checks the columns
-    shape = shape_of(Head(head))
-    columns = shape.inside([element, *features]) if features else head.column_names
+    best = Best(model, k, Rows(head, None, element, features))
     names = [] if getattr(query, "ndim", 1) == 2 else list(query)
-    if names and any(expander.find(name) is None for name in names):
-        best.query = _find(best, names, parts, columns)
-    else:
-        best.query = query
-    best.skip = list({*names, *exclude})
-    found = best.top(runner.collect(Input(parts, columns, best, element), progress))
+    best.query, best.skip = query, list({*names, *exclude})
+    if any(expander.find(name) is None for name in names):
+        best.query = _find(best, names, parts)
+    found = best.top(runner.collect(Input(parts, best.columns, best, element), progress))
     if not len(found):
         raise ValueError("no candidate is left: the files hold only members of the query and of `exclude`.")
     pairs = zip(found["element"].to_pylist(), found["score"].to_pylist(), strict=True)
@@ -85,73 +80,59 @@ def expand(
 class Best:
     """Candidates to the best of them: a table of ``element`` and ``score``."""
 
-    def __init__(self, model: Any, k: int, element: str, features: Sequence[str] | None) -> None:
-        self.model, self.k, self.element, self.features = model, k, element, features
+    def __init__(self, model: Any, k: int, rows: Rows) -> None:
+        self.model, self.k, self.rows = model, k, rows
+        self.columns = rows.shape.inside(rows.columns.all)
         self.query: Any = None
         self.skip: list[Any] = []
+        count, expander = len(rows.columns.features), load_model(model)
+        if count != expander.n_features_in_:
+            raise ValueError(
+                f"the candidates have {count} features ({', '.join(rows.columns.features[:5])}, …), but the "
+                f"{type(expander).__name__} was fitted with {expander.n_features_in_}."
+            )
 
     def __call__(self, table: Any) -> Any:
         """Score a table."""
         out = []
         for start in range(0, len(table), ROWS):
-            batch = table.slice(start, ROWS).combine_chunks()
-            scores = load_model(self.model).score(self.query, self.features_of(batch))
-            out.append(self.top(arrow().table({"element": batch[self.element], "score": scores.astype(np.float64)})))
+            names, values = self.features(table.slice(start, ROWS))
+            scores = load_model(self.model).score(self.query, values)
+            out.append(self.top(arrow().table({"element": names, "score": scores.astype(np.float64)})))
         return self.top(arrow().concat_tables(out))
+
+    def features(self, table: Any) -> tuple[Any, np.ndarray]:
+        """Return the names and the features (n, D) of candidates."""
+        sets = self.rows.check(to_sets(table, self.rows.shape, self.rows.columns))
+        return sets.ids.take(arrow().array(np.repeat(np.arange(len(sets)), sets.sizes))), sets.X.values.numpy()
 
     def top(self, found: Any) -> Any:
         """Return the k best of a table of elements and scores, without those to be skipped."""
         pa = arrow()
-        skip = pa.array(self.skip, found["element"].type) if self.skip else pa.array([], found["element"].type)
+        skip = pa.array(self.skip, found["element"].type)
         found = found.filter(pa.compute.invert(pa.compute.is_in(found["element"], value_set=skip)))
         if len(found) > self.k:
             scores = found["score"].to_numpy()
             found = found.filter(pa.array(scores >= np.partition(scores, -self.k)[-self.k]))  # ties are kept
         return found.sort_by([("score", "descending"), ("element", "ascending")]).slice(0, self.k)
 
-    def features_of(self, table: Any) -> np.ndarray:
-        """Return the features of candidates, (n, D) float32."""
-        expander = load_model(self.model)
-        shape = shape_of(Head(table))
-        shape.check([self.element, *(self.features or [])])
-        names = list(self.features or [name for name in shape.places if name != self.element])
-        if len(names) != expander.n_features_in_:
-            raise ValueError(
-                f"the candidates have {len(names)} features ({', '.join(names[:5])}, …), but the "
-                f"{type(expander).__name__} was fitted with {expander.n_features_in_}."
-            )
-        out = np.empty((len(table), len(names)), dtype=np.float32)
-        vectors: dict[str, np.ndarray] = {}
-        for i, name in enumerate(names):
-            inside, place = shape.places[name]
-            column = table[inside]
-            if place is None:
-                out[:, i] = numbers(column, inside)
-                continue
-            if column.null_count:
-                raise ValueError(f"a candidate has no vector in column {inside!r}.")
-            if inside not in vectors:
-                vectors[inside] = numbers(column.combine_chunks().flatten(), inside).reshape(len(table), -1)
-            out[:, i] = vectors[inside][:, place]
-        return out
 
-
-def _find(best: Best, query: list[Any], parts: list[Any], columns: list[str]) -> np.ndarray:
+def _find(best: Best, query: list[Any], parts: list[Part]) -> np.ndarray:
     """The features of the candidates that a query names."""
     rows: dict[Any, np.ndarray] = {}
-    for part in parts:
-        for batch in batches(part, columns, ROWS):
-            names = batch[best.element]
-            wanted = arrow().compute.is_in(names, value_set=arrow().array(query, names.type))
-            chosen = arrow().Table.from_batches([batch.filter(wanted)])
-            for name, row in zip(chosen[best.element].to_pylist(), best.features_of(chosen), strict=True):
+    element = best.rows.columns.by
+    for batch in (batch for part in parts for batch in batches(part, best.columns)):
+        wanted = arrow().compute.is_in(batch[element], value_set=arrow().array(query, batch[element].type))
+        if arrow().compute.any(wanted).as_py():
+            names, values = best.features(arrow().Table.from_batches([batch.filter(wanted)]))
+            for name, row in zip(names.to_pylist(), values, strict=True):
                 rows.setdefault(name, row)
         if len(rows) == len(set(query)):
             break
     missing = [element for element in query if element not in rows]
     if missing:
-        known = len(load_model(best.model).vocabulary_)
         raise ValueError(
-            f"the query holds {missing[0]!r}, which is neither in the vocabulary of {known} nor among the candidates."
+            f"the query holds {missing[0]!r}, which is neither in the vocabulary of "
+            f"{len(load_model(best.model).vocabulary_)} nor among the candidates."
         )
     return np.stack([rows[element] for element in dict.fromkeys(query)])

@@ -32,28 +32,27 @@ class Function:
         return SetModel(self.model)
 
 
-class Head:
-    """First rows of a table in memory, in place of a file."""
+class Rows(Source):
+    """Columns of rows in memory, of which the first are given, as a model needs them."""
 
     path = "the table"
 
-    def __init__(self, table: Any) -> None:
-        self.schema, self._rows = table.schema, table.slice(0, 100)
-
-    def head(self, columns: list[str]) -> Any:
-        """Return some columns."""
-        return self._rows.select(columns)
-
-
-class _Rows(Source):
-    """Columns of a table in memory, as a model needs them."""
-
-    def __init__(self, table: Any, model: Any, by: str | None, features: Sequence[str] | None, z: Sequence[str]):
-        self._head = Head(table)
-        super().__init__(model, [], by, features=features, z=z)
+    def __init__(self, head: Any, model: Any, by: str | None, features: Any = None, z: Any = (), target: Any = ()):
+        self._head = head.slice(0, 100)
+        super().__init__(model, [], by, features=features, z=z, target=target)
 
     def open(self, number: int) -> Any:
-        return self._head
+        """Return itself in place of a file: shape_of reads its schema and head."""
+        return self
+
+    @property
+    def schema(self) -> Any:
+        """Schema of the rows."""
+        return self._head.schema
+
+    def head(self, columns: list[str]) -> Any:
+        """Return some columns of the first rows."""
+        return self._head.select(columns)
 
 
 class Encode(Function):
@@ -66,7 +65,7 @@ class Encode(Function):
     def sets(self, table: Any) -> TableSets:
         """Return the rows as sets, checked."""
         if "source" not in self.__dict__:
-            self.source = _Rows(table, self.net.model, self.by, self.features, self.z)
+            self.source = Rows(table, self.net.model, self.by, self.features, self.z)
         return self.source.check(to_sets(table, self.source.shape, self.source.columns))
 
     def __call__(self, table: Any) -> Any:

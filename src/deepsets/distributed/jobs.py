@@ -14,7 +14,7 @@ import numpy as np
 from ..io import Source, arrow, model_identity
 from ..io.row_groups import PART, ROW_NUMBER, Part, batches, cut, tables, with_spans
 from ..io.storage import check_target, file_stamps, list_files, read_footers, read_manifest, resolve
-from .functions import Chain, Decode, Encode, Merge, Predict, Remove, _Rows
+from .functions import Chain, Decode, Encode, Merge, Predict, Remove, Rows
 from .model import SetModel
 from .states import Cast, negate
 
@@ -248,7 +248,7 @@ class _Table:
         if first.groups is None:
             self.file = Source(model, [Path(first.file)], by, features=features, z=z).open(0)
         head = arrow().Table.from_batches([next(batches(first, None, 100, self.file))])
-        source = _Rows(head, model, by, features, z)
+        source = Rows(head, model, by, features, z)
         self.by, self.nested = source.columns.by, source.shape.nested
         self.columns = source.shape.inside(source.columns.all)
         self.names = (self.by or ROW_NUMBER, source.columns.features, source.columns.z)
