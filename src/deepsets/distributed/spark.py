@@ -69,10 +69,11 @@ class Spark:
         builder = builder.config("spark.ui.showConsoleProgress", str(progress and sys.stderr.isatty()).lower())
         if self.address is None:
             cores = self.workers or os.cpu_count() or 1
-            options = {"spark.ui.enabled": "false", "spark.pyspark.python": sys.executable}
-            options |= {"spark.sql.shuffle.partitions": str(2 * cores)}
+            options = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": str(2 * cores)}
             options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             builder = builder.config(map=options)
+        python = os.environ.get("PYSPARK_PYTHON")
+        os.environ["PYSPARK_PYTHON"] = python or sys.executable
         spark = active or builder.getOrCreate()
         try:
             yield spark
@@ -84,6 +85,8 @@ class Spark:
         finally:
             if active is None:
                 spark.stop()
+            if python is None:
+                del os.environ["PYSPARK_PYTHON"]
 
 
 class _Plain:

@@ -119,5 +119,5 @@ def test_the_commands_of_the_page(tmp_path, monkeypatch):
         if line.startswith("expand"):
             shutil.rmtree("shards")
             files(*songs, tmp_path / "shards", [20], name="song")
-        command = line.replace("--engine ray --address auto", "")  # the engine is tested in test_scale_ray.py
-        run(*shlex.split(command), *(["--overwrite"] if command.endswith("answers.parquet") else []))
+        command = line.replace("--engine ray --address auto", "")  # the engine is tested in test_ray.py
+        run(*shlex.split(command), *(["--overwrite"] if command.endswith("predictions.parquet") else []))
