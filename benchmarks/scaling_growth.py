@@ -39,7 +39,7 @@ def expander() -> SetExpander:
 
 
 def candidates(count: int = 10**8) -> Rows:
-    """Expansion over candidates in files by one worker, in its own process: seconds and peak memory. 10^8: 8 GB of disk."""
+    """Expansion over candidates in files by one worker, in its own process: seconds and peak memory."""
     out: Rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -61,7 +61,9 @@ def test_the_best_of_all_parts_are_the_best_of_all(expander, data, tmp_path_fact
     folder = tmp_path_factory.mktemp("candidates")
     cuts = data.draw(st.lists(st.integers(0, n), max_size=3), "cuts")
     table = files(names, matrix, folder / "t", cuts, vectors=data.draw(st.booleans(), "one column of vectors"))
-    found = distributed.expand(expander, KNOWN[0][:3], table, k, element="name", part_size=10, engine=ALONE, exclude=["c99"])
+    found = distributed.expand(
+        expander, KNOWN[0][:3], table, k, element="name", part_size=10, engine=ALONE, exclude=["c99"]
+    )
     whole = expander.score(KNOWN[0][:3], matrix)
     allowed = [i for i in range(n) if names[i] not in KNOWN[0][:3]]
     wanted = sorted(allowed, key=lambda i: (-whole[i], i))[:k]
