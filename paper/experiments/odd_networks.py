@@ -67,6 +67,7 @@ class Traits(SetLayer):
         self.bias = nn.Parameter(torch.full((1,), -2.0))  # most members are not odd
 
     def forward(self, sets: Sets) -> Sets:
+        """Map log-odds (N, K) to scores (N, 1)."""
         trust = F.softplus(self.trust)
         has = sets.map(lambda t: trust * (F.logsigmoid(t) + self.has))
         change = sets.map(lambda t: trust * (F.logsigmoid(-t) + self.lacks - F.logsigmoid(t) - self.has)).materialize()
@@ -96,6 +97,7 @@ class Verdict(SetLayer):
         self.rest = SetSequential(nn.BatchNorm1d(traits), *inner, Equivariant(128, 1, both))
 
     def forward(self, sets: Sets) -> Sets:
+        """Map log-odds (N, K) to scores (N, 1)."""
         rule = self.rule(sets)
         return rule.with_values(rule.values + self.rest(sets).values)
 

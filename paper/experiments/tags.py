@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from deepsets.expand import NearestVectors
 from deepsets.expand.metrics import mean_reciprocal_rank, median_rank, ranks, recall_at
 
-from ..baselines.tagging import JEC, MBRM, FastTag, LeastSquares, Tagger, choose
+from ..baselines.tagging import JEC, MBRM, FastTag, LeastSquares, Tagger, choose, tag_scores, top_tags
 from ..datasets.tagging import FILES, Problem, available, problem
 from ..experiment import Experiment, Measure, Outcome, Trial
-from ..metrics import tag_scores, top_tags
 from ..report.scoreboard import Claim, Headline, beats
 from ..runner import Record
 from .concepts import METRICS, TOPS
@@ -100,16 +99,42 @@ def _nearest(center: bool) -> Callable[[Trial, str], Outcome]:
     return run
 
 
-def _learned(kind: type[TagNetwork] | type[TagHeads], *, blind: bool = False) -> Callable[[Trial, str], Outcome]:
+class Learned(NamedTuple):
+    """A learned row: its network, and its settings for tagging and for retrieval; `members` networks are averaged."""
+
+    kind: type[TagNetwork] | type[TagHeads]
+    tagging: dict[str, Any]
+    retrieval: dict[str, Any]
+
+
+# Those of tagging were tried on a ninth of the training images of Corel5K, those of retrieval follow from them.
+_COMMON = dict(members=1, drop=0.5, candidates=64, learning_rate=3e-3)
+HINGE = Learned(
+    TagNetwork,
+    tagging=dict(**_COMMON, alone=0.8, epochs=30, margin=1.0),
+    retrieval=dict(**_COMMON, alone=0.0, epochs=12, margin=1.0),
+)
+SMOOTH = Learned(
+    TagNetwork,
+    tagging=dict(**_COMMON, alone=0.8, epochs=30, balance=0.5),
+    retrieval=dict(**_COMMON, alone=0.0, epochs=12),
+)
+HEADS = Learned(
+    TagHeads,
+    tagging=dict(members=3, balance=0.75, epochs=20),
+    retrieval=dict(members=3, alone=0.0, candidates=10_000, epochs=10),
+)
+
+
+def _learned(row: Learned, *, blind: bool = False) -> Callable[[Trial, str], Outcome]:
     def run(trial: Trial, part: str) -> Outcome:
         data, outcome = problem(part), Outcome([], {})
         z_train, z_test = (None, None) if blind else (data.z_train, data.z_test)
         if data.tagging and not blind:
-            scores = _scores(kind, data, trial, "tagging", z_train, z_test, [np.zeros(0, np.int64)] * len(data.test))
-            outcome = tagging(part, data, scores)
+            nothing = [np.zeros(0, np.int64)] * len(data.test)
+            outcome = tagging(part, data, _scores(row, data, trial, "tagging", z_train, z_test, nothing))
         if data.retrieval:
-            scores = _scores(kind, data, trial, "retrieval", z_train, z_test, data.asked)
-            found = retrieval(part, data, scores)
+            found = retrieval(part, data, _scores(row, data, trial, "retrieval", z_train, z_test, data.asked))
             outcome = Outcome(outcome.measures + found.measures, outcome.extra | found.extra)
         return outcome
 
@@ -117,43 +142,31 @@ def _learned(kind: type[TagNetwork] | type[TagHeads], *, blind: bool = False) ->
 
 
 def _scores(
-    kind: type[TagNetwork] | type[TagHeads],
+    row: Learned,
     data: Problem,
     trial: Trial,
-    task: str,
+    task: Literal["tagging", "retrieval"],
     z_train: np.ndarray | None,
     z_test: np.ndarray | None,
     queries: list[np.ndarray],
 ) -> np.ndarray:
-    """The mean score of the networks (one as published, three of ours)."""
-    options = dict(SETTINGS[kind, task])
-    members = int(options.pop("members"))
-    if not trial.full:
-        options["epochs"], members = 20, 1
+    """Return the mean score of the networks."""
+    quick = {} if trial.full else {"epochs": 20, "members": 1}
+    options = vars(trial.choose(**{**getattr(row, task), **quick}))
+    members = options.pop("members")
     found = [
         network_scores(
             fit_network(
-                kind, data.train, z_train, len(data.names),
+                row.kind, data.train, z_train, len(data.names),
                 vectors=data.vectors if task == "retrieval" else None,
                 seed=trial.seed * members + member, checkpoint_dir=trial.folder / f"{task}-{member}",
-                progress=trial.progress, **options,  # type: ignore[arg-type]
+                progress=trial.progress, **options,
             ),
             queries, z_test,
         )
         for member in range(members)
     ]  # fmt: skip
     return np.mean(found, axis=0)
-
-
-# Those of tagging were tried on a ninth of the training images of Corel5K, those of retrieval follow from them.
-SETTINGS: dict[tuple[type[TagNetwork] | type[TagHeads], str], dict[str, float]] = {
-    (TagNetwork, "tagging"): dict(
-        members=1, balance=0.5, alone=0.8, drop=0.5, candidates=64, epochs=30, learning_rate=3e-3
-    ),
-    (TagNetwork, "retrieval"): dict(members=1, alone=0.0, drop=0.5, candidates=64, epochs=12, learning_rate=3e-3),
-    (TagHeads, "tagging"): dict(members=3, balance=0.75, epochs=20),
-    (TagHeads, "retrieval"): dict(members=3, alone=0.0, candidates=10_000, epochs=10),
-}
 
 
 def tagging(part: str, data: Problem, scores: np.ndarray) -> Outcome:
@@ -243,9 +256,11 @@ EXPERIMENT = Experiment(
         "FastTag": _tagger(lambda: [FastTag(p, g, w) for p in (0.1, 0.3) for g in (10, 100) for w in (0.03, 0.1)]),
         "w2v NN (blind)": _nearest(center=False),
         "w2v NN, centred (blind)": _nearest(center=True),
-        "Deep Sets (blind)": _learned(TagNetwork, blind=True),
-        "Deep Sets": _learned(TagNetwork),
-        "Ours": _learned(TagHeads),
+        "Deep Sets (blind)": _learned(HINGE, blind=True),
+        "Deep Sets": _learned(HINGE),
+        "Deep Sets, smooth loss (blind)": _learned(SMOOTH, blind=True),
+        "Deep Sets, smooth loss": _learned(SMOOTH),
+        "Ours": _learned(HEADS),
     },
     parts=lambda full: ("corel5k", "flickr8k", *filter(available, FILES)) if full else ("generated",),
     published=_published(),

@@ -1,4 +1,4 @@
-"""Networks that say how well a tag goes with the tags an image has, and with the image (section 4.2, appendix F)."""
+"""Networks that score tags for an image and the tags it has (section 4.2.2, appendix F), and their training."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TagNetwork(nn.Module):
     def pairs(
         self, sets: Sets, z: Tensor | None, owner: Tensor, wanted: Tensor, other: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The scores of the tags `wanted` (P,) for the sets `owner` (P,), and of the tags `other` for every set."""
+        """Return the scores of the tags `wanted` (P,) for the sets `owner` (P,), and of `other` for every set."""
         phi = self.score.encode_elements(torch.arange(_embedding(self.score).num_embeddings), None)
         keys = self.score.keys(phi)
         asked = self.score.encode_queries(Sets(phi[sets.values], sets.offsets), z)
@@ -51,7 +51,7 @@ class TagNetwork(nn.Module):
         return right, self.score.score(EncodedQueries(None, asked.shift[:, None]), keys[other][None])
 
     def forward(self, sets: Sets, z: Tensor | None) -> Tensor:
-        """X (B sets of ids), z (B, Z) or None -> (B, tags)."""
+        """Map X (B sets of ids) and z, (B, Z) or None, to (B, tags)."""
         none = torch.zeros(0, dtype=torch.long)
         return self.pairs(sets, z, none, none, torch.arange(_embedding(self.score).num_embeddings))[1]
 
@@ -74,34 +74,50 @@ class TagHeads(nn.Module):
         self.model = DeepSet(phi, rho, pool="sum", condition="rho" if features else None)
 
     def forward(self, sets: Sets, z: Tensor | None) -> Tensor:
-        """X (B sets of ids), z (B, Z) or None -> (B, tags)."""
+        """Map X (B sets of ids) and z, (B, Z) or None, to (B, tags)."""
         scores: Tensor = self.model(sets, z)
         return scores
 
     def pairs(
         self, sets: Sets, z: Tensor | None, owner: Tensor, wanted: Tensor, other: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """As `TagNetwork.pairs`."""
+        """Do as `TagNetwork.pairs`."""
         scores = self(sets, z)
         return scores[owner, wanted], scores[:, other]
 
 
 class TagLoss:
-    r"""Some tags of an image are the query X; each of the others, x, must beat all x' that the image does not have:
+    r"""Loss of tags x of an image that are not in the query X, against tags x' that the image does not have.
 
-    $\log(1 + \sum_{x'} \exp(s(x'|X) − s(x|X) + Δ(x, x')))$  with  $Δ(x, x') = τ (\log p(x') − \log p(x))$,
+    With a `margin` Δ it is the paper's hinge loss, $\max(0, s(x'|X) − s(x|X) + Δ)$, averaged over x'. Without, its
+    smooth form $\log(1 + \sum_{x'} \exp(s(x'|X) − s(x|X) + Δ(x, x')))$ with $Δ(x, x') = τ (\log p(x') − \log p(x))$:
+    the rarer x and the more frequent x', the larger the margin, which takes the frequency p of tags out of the score.
 
-    the smooth form of the paper's margin loss. The margin is the larger the rarer x and the more frequent x' is, which
-    takes the tags' frequency p out of the score (τ = `balance`). Of a larger vocabulary `candidates` tags x' are drawn
-    at each step, the more frequent more often, and weighed so that they stand for all. A share `alone` of the queries
-    is empty: the image alone. Features are dropped with probability `drop`.
+    Parameters
+    ----------
+    frequency : Tensor
+        Share of the images that have each tag, (tags,).
+    balance : float
+        τ of the smooth form.
+    alone : float
+        Share of the queries that are empty: the image alone.
+    drop : float
+        Probability with which features of the image are dropped.
+    candidates : int
+        Number of tags x' per step, frequent ones drawn more often; in the smooth form they are weighted so that they
+        stand for all.
+    margin : float, optional
+        Δ of the hinge loss; None is the smooth form.
     """
 
-    def __init__(self, frequency: Tensor, *, balance: float, alone: float, drop: float, candidates: int) -> None:
+    def __init__(
+        self, frequency: Tensor, *, balance: float, alone: float, drop: float, candidates: int, margin: float | None
+    ) -> None:
         self.prior, self.chance = balance * frequency.log(), frequency.sqrt() / frequency.sqrt().sum()
-        self.alone, self.drop, self.candidates = alone, drop, candidates
+        self.alone, self.drop, self.candidates, self.margin = alone, drop, candidates, margin
 
     def __call__(self, model: nn.Module, batch: Batch) -> tuple[Tensor, float]:
+        """Return the sum of the losses, and their number."""
         assert isinstance(model, TagNetwork | TagHeads)
         sets, tags = batch.sets, len(self.prior)
         share = torch.rand(len(sets)) * (torch.rand(len(sets)) >= self.alone)  # of the tags that are given
@@ -114,12 +130,15 @@ class TagLoss:
         right, wrong = model.pairs(query, z, owner, wanted, other)
         has = torch.zeros(len(sets), tags, dtype=torch.bool)
         has[sets.set_ids, sets.values] = True
+        if self.margin is not None:
+            excess = (wrong[owner] - right[:, None] + self.margin).relu().masked_fill(has[:, other][owner], 0)
+            return excess.mean(1).sum(), float(len(right))
         total = (wrong + self.prior[other] + weight).masked_fill(has[:, other], -torch.inf).logsumexp(1)
         right = right + self.prior[wanted]
         return (torch.logaddexp(right, total[owner]) - right).sum(), float(len(right))
 
     def _others(self) -> tuple[Tensor, Tensor]:
-        """Tags x', and the logarithm of the number of tags that each of them stands for."""
+        """Return tags x', and the logarithm of the number of tags that each of them stands for."""
         if self.candidates >= len(self.prior):
             return torch.arange(len(self.prior)), torch.zeros(())
         other = torch.multinomial(self.chance, self.candidates, replacement=True)
@@ -137,13 +156,14 @@ def fit_network(
     alone: float = 0.5,
     drop: float = 0.3,
     candidates: int = 512,
+    margin: float | None = None,
     epochs: int = 10,
     learning_rate: float = 1e-3,
     seed: int = 0,
     checkpoint_dir: Path | None = None,
     progress: bool = False,
 ) -> TagNetwork | TagHeads:
-    """Trains a network on the tag sets of images (arrays of ids), z (n, Z) their features, or None: tags only."""
+    """Train a network on the tag sets of images (arrays of ids); z (n, Z) are their features, or None: tags only."""
     counts = np.bincount(np.concatenate(sets), minlength=tags)
     frequency = torch.from_numpy((counts + 1) / (len(sets) + 1)).float()
     with torch.random.fork_rng(devices=[]):
@@ -152,7 +172,7 @@ def fit_network(
         network = kind(tags, 0 if z is None else z.shape[1], start)
     train(
         network,
-        TagLoss(frequency, balance=balance, alone=alone, drop=drop, candidates=candidates),
+        TagLoss(frequency, balance=balance, alone=alone, drop=drop, candidates=candidates, margin=margin),
         Batch(as_sets(sets), z=None if z is None else torch.from_numpy(z)),
         epochs=epochs, learning_rate=learning_rate, weight_decay=0.05, micro_elements=None,
         seed=seed, checkpoint_dir=checkpoint_dir, progress=progress,
@@ -162,7 +182,7 @@ def fit_network(
 
 @torch.no_grad()
 def network_scores(network: nn.Module, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
-    """(n, tags): the score of every tag for every query and image."""
+    """Return (n, tags): the score of every tag for every query and image."""
     sets, found = as_sets(queries), []
     for rows in torch.arange(len(queries)).split(32):
         found.append(network(sets[rows], None if z is None else torch.from_numpy(z)[rows]).numpy())
@@ -170,7 +190,7 @@ def network_scores(network: nn.Module, queries: list[np.ndarray], z: np.ndarray 
 
 
 def as_sets(ids: list[np.ndarray]) -> Sets:
-    """Arrays of ids as one batch; they may be empty."""
+    """Return arrays of ids, which may be empty, as one batch."""
     offsets = torch.tensor([0, *map(len, ids)]).cumsum(0)
     return Sets(torch.from_numpy(np.concatenate([*ids, np.zeros(0, np.int64)]).astype(np.int64)), offsets)
 
