@@ -159,7 +159,7 @@ class Shards:
                 found = column.take(arrow().array(np.cumsum(part.sizes) - part.sizes))
             y.append(numbers(found, name))
         z = None if part.z is None else torch.from_numpy(part.z).float()
-        return Batch(part.X, torch.from_numpy(np.stack(y, axis=1)).float(), z)
+        return Batch(part.X.to(dtype=torch.float32), torch.from_numpy(np.stack(y, axis=1)).float(), z)
 
 
 def _whole_sets(file: Any, table: Any, number: int, by: str, names: list[str]) -> Any:
