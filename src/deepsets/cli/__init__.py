@@ -1,4 +1,4 @@
-"""The `deepsets` command: thin, one verb for each thing that can be done with a table of sets."""
+"""The `deepsets` command: one module per subcommand."""
 
 from importlib.metadata import version
 from typing import Annotated
@@ -15,6 +15,8 @@ from .pool import pool
 from .predict import predict
 from .serve import serve
 
+__all__ = ["app"]
+
 app = typer.Typer(
     name="deepsets",
     no_args_is_help=True,
@@ -23,8 +25,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"deepsets {version('deepsets')} (kernels: {implementation()})")
         raise typer.Exit
 
@@ -35,8 +37,8 @@ def main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Learning on sets: from a table of members to a model, and from a model to answers."""
+    """Learning on sets: from a table of members to a model, and from a model to predictions."""
 
 
-for verb in (fit, predict, pool, evaluate, explain, export, expand, serve):
-    app.command()(verb)
+for command in (fit, predict, pool, evaluate, explain, export, expand, serve):
+    app.command()(command)
