@@ -118,7 +118,7 @@ class Standardize(SetLayer):
     def forward(self, sets: Sets) -> Sets:
         """Map sets with values (N, D) to sets with values (N, D)."""
         sets = sets.materialize()
-        centred = sets.values - segment_broadcast(_mean_over_sets(sets.values, sets))
+        centred = sets.values - segment_broadcast(_mean_over_sets(sets.values, sets), sets)
         variance = _mean_over_sets(centred.square().mean(1, keepdim=True), sets)
         return sets.with_values(centred * segment_broadcast((variance + self.eps).rsqrt(), sets))
 

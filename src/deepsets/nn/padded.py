@@ -55,10 +55,11 @@ class PaddedInput(nn.Module):
         Tensor
             (B, out) or (B, M, out)
         """
-        mask = ~x.isnan().flatten(2).all(-1) if mask is None else mask.bool()
+        mask = ~x.isnan().flatten(2).all(-1) if mask is None else mask
         sets = Sets.from_padded(x, mask)
         out = self.model(sets) if z is None else self.model(sets, z)
         if not isinstance(out, Sets):
             return out
+        mask = mask.bool()
         padded = out.values.new_zeros(*mask.shape, *out.values.shape[1:])
         return padded.masked_scatter(mask.reshape(*mask.shape, *[1] * (padded.ndim - 2)), out.materialize().values)
