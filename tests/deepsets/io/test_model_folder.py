@@ -16,7 +16,14 @@ from sklearn.linear_model import LinearRegression
 
 import deepsets
 from deepsets import ModelFolderError
-from deepsets.estimators import MemberClassifier, MemberRegressor, OddOneOut, SetClassifier, SetRegressor
+from deepsets.estimators import (
+    MemberClassifier,
+    MemberRegressor,
+    OddOneOut,
+    SetClassifier,
+    SetRegressor,
+    SupportDistributionMachine,
+)
 from deepsets.files import locked
 from deepsets.io import model_identity
 from deepsets.io.model_config import checksum
@@ -42,13 +49,14 @@ CASES = {
     "booleans": (SetClassifier, X, WORDS == "low", None),
     "members": (MemberRegressor, X, [x[:, 0] for x in X], Z),
     "labels of members": (MemberClassifier, X, [x[:, 0] > 0 for x in X], None),
+    "sdm": (SupportDistributionMachine, X, WORDS, None),
     "odd one out": (OddOneOut, X, [len(x) - 1 for x in X], None),
 }
 
 
 def fitted(name: str = "set regression", **params):
     kind, sets, y, z = CASES[name]
-    quick = LINEAR if kind in (SetRegressor, SetClassifier) else QUICK
+    quick = LINEAR if kind in (SetRegressor, SetClassifier) else {} if name == "sdm" else QUICK
     return kind(**quick | params).fit(sets, y, z=z)
 
 
