@@ -70,9 +70,9 @@ def expand(
     from ..expand import odd_member
 
     expander = _expander(model, method, quiet=as_json)
-    spelled = _Spelling(expander.vocabulary_)
-    query = list(dict.fromkeys(spelled(word) for word in query))
-    found = expander.expand(query, k, exclude=[spelled(word) for word in exclude or []])
+    query = _spelled(expander, query)
+    found = expander.expand(query, k, exclude=_spelled(expander, exclude or []))
+    query = [element for element in query if expander.find(element) is not None]  # unknown ones are noted
     members = _members(expander, query) if fits and len(query) > 1 else []
     place = odd_member(expander, query)
     odd = None if place is None else query[place]
@@ -129,21 +129,10 @@ def _expander(model: Path | None, method: str | None, quiet: bool) -> Any:
     return expander
 
 
-class _Spelling:
-    """Words as typed to elements of a vocabulary: exactly, or ignoring case and underscores."""
-
-    def __init__(self, vocabulary: list[Any]) -> None:
-        self.exact = {str(element): element for element in vocabulary}
-        self.loose: dict[str, Any] = {}
-        for element in vocabulary:
-            self.loose.setdefault(_plain(str(element)), element)
-
-    def __call__(self, word: str) -> Any:
-        return self.exact.get(word, self.loose.get(_plain(word), word))
-
-
-def _plain(word: str) -> str:
-    return " ".join(word.replace("_", " ").casefold().split())
+def _spelled(expander: Any, words: list[str]) -> list[Any]:
+    """Words as typed to elements of the vocabulary; words that are not known stay as they are."""
+    places = [(word, expander.find(word)) for word in words]
+    return list(dict.fromkeys(word if i is None else expander.vocabulary_[i] for word, i in places))
 
 
 def _lines(file: Path) -> list[str]:
