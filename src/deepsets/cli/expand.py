@@ -11,14 +11,14 @@ import typer
 
 from .engine import Address, EngineName, Workers, check_engine, make_engine
 from .errors import user_errors
-from .output import show_json
+from .output import progress, show_json
 
 
 @user_errors
 def expand(
     words: Annotated[list[str] | None, typer.Argument(help='Members of a set; "grand piano" or grand_piano.')] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many to find.")] = 10,
-    model: Annotated[Path | None, typer.Option(help="A folder of `fit --task expansion` (default: WordNet).")] = None,
+    model: Annotated[str | None, typer.Option(help="A folder of `fit --task expansion` (default: WordNet).")] = None,
     method: Annotated[
         str | None, typer.Option(help="bayesian-sets, deep-sets or nearest-vectors, without --model.")
     ] = None,
@@ -26,7 +26,7 @@ def expand(
     fits: Annotated[bool, typer.Option("--fits", help="Show how well each word fits the others.")] = False,
     file: Annotated[Path | None, typer.Option("--from", help="A text file with more words, one per line.")] = None,
     candidates: Annotated[
-        Path | None, typer.Option(help="A table of candidates, or a folder of Parquet files, to search instead.")
+        str | None, typer.Option(help="A table or folder of Parquet files with candidates to search; path or URI.")
     ] = None,
     element: Annotated[str | None, typer.Option(help="The column with the names of the candidates.")] = None,
     engine: EngineName = "local",
@@ -62,7 +62,7 @@ def expand(
                 "candidates in files need --model and --element, and cannot be used with --fits.",
                 param_hint="--candidates",
             )
-        run = make_engine(engine, workers, address, candidates)
+        run = make_engine(engine, workers, address)
         _from_files(model, query, candidates, k, element, exclude or [], run, as_json)
         return
     if engine != "local" or element is not None:
@@ -91,9 +91,9 @@ def expand(
 
 
 def _from_files(
-    model: Path,
+    model: str,
     query: list[str],
-    candidates: Path,
+    candidates: str,
     k: int,
     element: str,
     exclude: list[str],
@@ -102,14 +102,16 @@ def _from_files(
 ) -> None:
     from .. import distributed
 
-    found = distributed.expand(model, query, candidates, k, element=element, exclude=exclude, engine=engine)
+    with progress("candidates", None, as_json) as advance:
+        options: dict[str, Any] = {"element": element, "exclude": exclude, "engine": engine, "progress": advance}
+        found = distributed.expand(model, query, candidates, k, **options)
     if as_json:
         show_json({"query": query, "answers": [candidate._asdict() for candidate in found]})
     else:
         _table([(c.element, c.score) for c in found], min(c.score for c in found))
 
 
-def _expander(model: Path | None, method: str | None, quiet: bool) -> Any:
+def _expander(model: str | None, method: str | None, quiet: bool) -> Any:
     from ..expand import BaseExpander
     from ..expand.concepts import METHODS, concept_expander
 

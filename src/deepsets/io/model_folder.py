@@ -200,7 +200,9 @@ def model_identity(model: Any) -> str:
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        flat = tensor.detach().cpu().reshape(-1)
+        flat = torch.cat([flat, flat.new_empty(0)])  # a tensor of one element may have a stride of 0
+        digest.update(flat.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:32]
 
 
