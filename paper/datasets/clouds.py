@@ -104,7 +104,7 @@ def _meshes(path: Path, points: int, seed: int) -> Clouds:
 
 
 def sample_mesh(file: str | Path, points: int, seed: Any = 0) -> np.ndarray:
-    """(points, 3) drawn from the surface of a mesh, each face in proportion to its area."""
+    """Draw points, (points, 3), from the surface of a mesh, each face in proportion to its area."""
     import trimesh
 
     try:
@@ -117,7 +117,7 @@ def sample_mesh(file: str | Path, points: int, seed: Any = 0) -> np.ndarray:
 
 
 def _unit(clouds: np.ndarray) -> np.ndarray:
-    """Centred, and scaled so that the farthest point lies on the unit sphere."""
+    """Centre clouds, and scale them so that the farthest point lies on the unit sphere."""
     clouds = clouds - clouds.mean(1, keepdims=True)
     return clouds / np.linalg.norm(clouds, axis=2).max(1)[:, None, None].clip(1e-12)
 
@@ -135,7 +135,7 @@ def _cube(u: np.ndarray, v: np.ndarray) -> list[np.ndarray]:
 
 
 def _round(radius: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray, np.ndarray], list[np.ndarray]]:
-    """A surface around the z-axis, by its radius at each height from −1 to 1."""
+    """Return a surface around the z-axis, by its radius at each height from −1 to 1."""
     return lambda u, v: [radius(2 * v - 1) * f(2 * np.pi * u) for f in (np.cos, np.sin)] + [2 * v - 1]
 
 
@@ -153,7 +153,7 @@ SURFACES: dict[str, Callable[[np.ndarray, np.ndarray], list[np.ndarray]]] = {
 
 
 def generate(train: int, test: int, points: int, seed: int = 0) -> Clouds:
-    """So many clouds of each surface, a little noise on every point.
+    """Generate so many clouds of each surface, with a little noise on every point.
 
     >>> clouds = generate(train=3, test=2, points=64)
     >>> clouds.x_train.shape, clouds.y_test.tolist(), clouds.classes[0]
@@ -177,7 +177,7 @@ def _cloud(
 
 
 def clouds(full: bool, points: int) -> Clouds:
-    """ModelNet40, with some points to choose from where there are more; or generated surfaces."""
+    """Return ModelNet40, with 5000 points to draw from where they can be read, else 1024; or generated surfaces."""
     if not full:
         return generate(train=40, test=25, points=128)
-    return load(points=max(points, 1024))
+    return load(points=5000 if has_points(5000) else max(points, 1024))

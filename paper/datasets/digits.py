@@ -44,6 +44,20 @@ def sums(sets: Sets, digits: Tensor) -> Tensor:
     return digits.new_zeros(len(sets)).index_add(0, sets.set_ids, digits[index])
 
 
+def exact_sums(answer: Tensor, truth: Tensor) -> float:
+    """Return the share of answers that, rounded, are the true integer: (B,) each.
+
+    >>> import torch
+    >>> exact_sums(torch.tensor([11.6, 7.2, 3.0, 8.6]), torch.tensor([12, 7, 3, 8]))
+    0.75
+    """
+    if answer.shape != truth.shape or answer.ndim != 1:
+        raise ValueError(
+            f"expected one answer and one sum per set, found shapes {tuple(answer.shape)} and {tuple(truth.shape)}."
+        )
+    return float((answer.round() == truth).double().mean())
+
+
 def small_images(part: Literal["train", "test"]) -> tuple[Tensor, Tensor]:
     """scikit-learn's 1,797 images of digits, which need no download: (N, 8, 8) bytes, and the digits, (N,).
 

@@ -16,9 +16,8 @@ from deepsets.sets import Sets
 from deepsets.train import Batch, Loss
 
 from ..baselines.networks import Recurrent
-from ..datasets.digits import deform, draw, mnist, small_images, sums
+from ..datasets.digits import deform, draw, exact_sums, mnist, small_images, sums
 from ..experiment import Experiment, Measure, Outcome, Trial
-from ..metrics import exact_sums
 from ..optimizer import MuonAdamW
 from ..report.scoreboard import Claim, Headline, Scores, Verdict, beats
 from ..steps import train_by_steps

@@ -13,9 +13,8 @@ from deepsets.nn import DeepSet
 from deepsets.train import Batch, train
 
 from ..baselines.networks import Recurrent
-from ..datasets.digits import draw, sums
+from ..datasets.digits import draw, exact_sums, sums
 from ..experiment import Experiment, Measure, Outcome, Trial
-from ..metrics import exact_sums
 from ..report.scoreboard import Claim, Headline, beats
 from ..runner import Record
 

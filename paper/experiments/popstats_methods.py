@@ -14,7 +14,7 @@ from deepsets.sets import Sets
 
 
 class Standard(tnn.Module):
-    """Takes mean and deviation of each column of the first (B, D), for good."""
+    """Standardise columns by mean and deviation of the first batch (B, D)."""
 
     mean: Tensor
     scale: Tensor
@@ -30,7 +30,7 @@ class Standard(tnn.Module):
 
 
 class Whiten(tnn.Module):
-    """Members with mean 0 and the unit matrix as covariance, over all training sets."""
+    """Whiten members: mean 0 and the unit matrix as covariance, over all training sets."""
 
     mean: Tensor
     root: Tensor
@@ -47,18 +47,18 @@ class Whiten(tnn.Module):
 
 
 class Network(tnn.Module):
-    """Three fully connected layers before and after the mean, for white members.
+    """Three fully connected layers before and after the pooling, for white members.
 
     Means over 400 members hardly differ from set to set. So the pooled vectors are standardised by what they are before
     training: rho sees the differences from the first step.
     """
 
-    def __init__(self, sets: Sets, width: int = 128) -> None:
+    def __init__(self, sets: Sets, width: int = 128, pool: str = "mean") -> None:
         super().__init__()
         phi, rho = nn.mlp(sets.width, width, width, width), nn.mlp(width, width, width, 1)
         with torch.no_grad():
-            first = nn.pooling("mean")(sets[:128].map(phi))
-        self.model = nn.DeepSet(phi, tnn.Sequential(Standard(first), rho), pool="mean")
+            first = nn.pooling(pool)(sets[:128].map(phi))
+        self.model = nn.DeepSet(phi, tnn.Sequential(Standard(first), rho), pool=pool)
 
     def forward(self, sets: Sets) -> Tensor:
         """White sets to (B,), in units of the deviation of the targets."""
@@ -99,7 +99,7 @@ def log_moments(sets: Sets) -> list[Tensor]:
 
 
 def learn_from_moments(sets: Sets, y: Tensor, asked: Sets, search: int = 1024) -> tuple[Tensor, str]:
-    """What is found for the sets that are asked about, (B,), and the kernel that cross-validation chose.
+    """Return what is found for the sets `asked`, (B,), and the kernel that cross-validation chose.
 
     rho is a ridge regression on `log_moments`, linear or with an RBF kernel; kernel, width and penalty are chosen by
     five-fold cross-validation on the first `search` sets. Each group of moments counts as much as another, however many

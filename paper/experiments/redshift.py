@@ -20,7 +20,6 @@ from deepsets.train import Batch, train
 from ..datasets import data_folder
 from ..datasets.galaxies import Galaxies, generate, load_redmapper, load_splus
 from ..experiment import Experiment, Measure, Outcome, Trial
-from ..metrics import scatter
 from ..report.scoreboard import Claim, Headline, beats
 
 if TYPE_CHECKING:
@@ -89,6 +88,15 @@ def measures(part: str, about: Galaxies, found: np.ndarray, known: np.ndarray) -
     if gain.any():
         made.append(Measure(part, "lead", float(gain.mean()) / standard_error(gain, about.cluster[both])))
     return made
+
+
+def scatter(z: np.ndarray, found: np.ndarray) -> float:
+    r"""Return $\mathrm{mean}\; |z - \hat z| / (1 + z)$, as in cosmology.
+
+    >>> scatter(np.array([0.0, 1.0]), np.array([0.1, 1.0]))
+    0.05
+    """
+    return float(np.mean(np.abs(z - found) / (1 + z)))
 
 
 def standard_error(values: np.ndarray, cluster: np.ndarray) -> float:

@@ -10,10 +10,9 @@ import numpy as np
 from deepsets.expand import NearestVectors
 from deepsets.expand.metrics import mean_reciprocal_rank, median_rank, ranks, recall_at
 
-from ..baselines.tagging import JEC, MBRM, FastTag, LeastSquares, Tagger, choose
+from ..baselines.tagging import JEC, MBRM, FastTag, LeastSquares, Tagger, choose, tag_scores, top_tags
 from ..datasets.tagging import FILES, Problem, available, problem
 from ..experiment import Experiment, Measure, Outcome, Trial
-from ..metrics import tag_scores, top_tags
 from ..report.scoreboard import Claim, Headline, beats
 from ..runner import Record
 from .concepts import METRICS, TOPS

@@ -11,14 +11,14 @@ import typer
 
 from .engine import Address, EngineName, Workers, check_engine, make_engine
 from .errors import user_errors
-from .output import show_json
+from .output import progress, show_json
 
 
 @user_errors
 def expand(
     words: Annotated[list[str] | None, typer.Argument(help='Members of a set; "grand piano" or grand_piano.')] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many to find.")] = 10,
-    model: Annotated[Path | None, typer.Option(help="A folder of `fit --task expansion` (default: WordNet).")] = None,
+    model: Annotated[str | None, typer.Option(help="A folder of `fit --task expansion` (default: WordNet).")] = None,
     method: Annotated[
         str | None, typer.Option(help="bayesian-sets, deep-sets or nearest-vectors, without --model.")
     ] = None,
@@ -26,7 +26,7 @@ def expand(
     fits: Annotated[bool, typer.Option("--fits", help="Show how well each word fits the others.")] = False,
     file: Annotated[Path | None, typer.Option("--from", help="A text file with more words, one per line.")] = None,
     candidates: Annotated[
-        Path | None, typer.Option(help="A table of candidates, or a folder of Parquet files, to search instead.")
+        str | None, typer.Option(help="A table or folder of Parquet files with candidates to search; path or URI.")
     ] = None,
     element: Annotated[str | None, typer.Option(help="The column with the names of the candidates.")] = None,
     engine: EngineName = "local",
@@ -62,7 +62,7 @@ def expand(
                 "candidates in files need --model and --element, and cannot be used with --fits.",
                 param_hint="--candidates",
             )
-        run = make_engine(engine, workers, address, candidates)
+        run = make_engine(engine, workers, address)
         _from_files(model, query, candidates, k, element, exclude or [], run, as_json)
         return
     if engine != "local" or element is not None:
@@ -70,9 +70,9 @@ def expand(
     from ..expand import odd_member
 
     expander = _expander(model, method, quiet=as_json)
-    spelled = _Spelling(expander.vocabulary_)
-    query = list(dict.fromkeys(spelled(word) for word in query))
-    found = expander.expand(query, k, exclude=[spelled(word) for word in exclude or []])
+    query = _spelled(expander, query)
+    found = expander.expand(query, k, exclude=_spelled(expander, exclude or []))
+    query = [element for element in query if expander.find(element) is not None]  # unknown ones are noted
     members = _members(expander, query) if fits and len(query) > 1 else []
     place = odd_member(expander, query)
     odd = None if place is None else query[place]
@@ -91,9 +91,9 @@ def expand(
 
 
 def _from_files(
-    model: Path,
+    model: str,
     query: list[str],
-    candidates: Path,
+    candidates: str,
     k: int,
     element: str,
     exclude: list[str],
@@ -102,14 +102,16 @@ def _from_files(
 ) -> None:
     from .. import distributed
 
-    found = distributed.expand(model, query, candidates, k, element=element, exclude=exclude, engine=engine)
+    with progress("candidates", None, as_json) as advance:
+        options: dict[str, Any] = {"element": element, "exclude": exclude, "engine": engine, "progress": advance}
+        found = distributed.expand(model, query, candidates, k, **options)
     if as_json:
         show_json({"query": query, "answers": [candidate._asdict() for candidate in found]})
     else:
         _table([(c.element, c.score) for c in found], min(c.score for c in found))
 
 
-def _expander(model: Path | None, method: str | None, quiet: bool) -> Any:
+def _expander(model: str | None, method: str | None, quiet: bool) -> Any:
     from ..expand import BaseExpander
     from ..expand.concepts import METHODS, concept_expander
 
@@ -129,21 +131,10 @@ def _expander(model: Path | None, method: str | None, quiet: bool) -> Any:
     return expander
 
 
-class _Spelling:
-    """Words as typed to elements of a vocabulary: exactly, or ignoring case and underscores."""
-
-    def __init__(self, vocabulary: list[Any]) -> None:
-        self.exact = {str(element): element for element in vocabulary}
-        self.loose: dict[str, Any] = {}
-        for element in vocabulary:
-            self.loose.setdefault(_plain(str(element)), element)
-
-    def __call__(self, word: str) -> Any:
-        return self.exact.get(word, self.loose.get(_plain(word), word))
-
-
-def _plain(word: str) -> str:
-    return " ".join(word.replace("_", " ").casefold().split())
+def _spelled(expander: Any, words: list[str]) -> list[Any]:
+    """Words as typed to elements of the vocabulary; words that are not known stay as they are."""
+    places = [(word, expander.find(word)) for word in words]
+    return list(dict.fromkeys(word if i is None else expander.vocabulary_[i] for word, i in places))
 
 
 def _lines(file: Path) -> list[str]:

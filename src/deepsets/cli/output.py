@@ -21,14 +21,13 @@ def show(facts: dict[str, Any], title: str) -> None:
     title : str
         The line above.
     """
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
     for name, value in facts.items():
         table.add_row(Text(name, style="bold"), Text(_text(value)))
-    Console().print(table)
+    _console().print(table)
 
 
 def show_rows(rows: list[dict[str, Any]], title: str) -> None:
@@ -41,7 +40,6 @@ def show_rows(rows: list[dict[str, Any]], title: str) -> None:
     title : str
         The line above.
     """
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -50,7 +48,14 @@ def show_rows(rows: list[dict[str, Any]], title: str) -> None:
         table.add_column(name, justify="left" if name == next(iter(rows[0])) else "right")
     for row in rows:
         table.add_row(*(Text(_text(value)) for value in row.values()))
-    Console().print(table)
+    _console().print(table)
+
+
+def _console() -> Any:
+    """Standard output; as wide as needed where it is not a terminal."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 200)
 
 
 def show_json(facts: dict[str, Any] | list[dict[str, Any]]) -> None:

@@ -15,6 +15,7 @@ from ..train import checkpoint_seed
 from .columns import Columns
 from .encoder import ColumnEncoder, looks_like_identifier
 from .input import Members, Schema, context_names, parse, parse_context
+from .state import array_facts, dict_of, plain_fact, to_array, under
 from .targets import target_names
 
 _AT_LEAST = {
@@ -93,6 +94,9 @@ class TableEstimator(BaseEstimator):
         if set_level is not None and set_level.schema is not None:
             self.context_names_in_ = [name for name, _ in set_level.schema]
         self._named_context_ = bool(context)
+        self._sizes_in_fit = (
+            {} if members.names is None else dict(zip(members.names.tolist(), members.sizes, strict=True))
+        )
         found = members.columns
         if found.schema is not None and (members.rows is not None or found.schema[0][0] != "token"):
             self.feature_names_in_ = np.array([name for name, _ in found.schema], dtype=object)
@@ -127,7 +131,8 @@ class TableEstimator(BaseEstimator):
         named = self._named_context_ and z is None
         if named and columns is not None and not _has_columns(X, self.context_names_in_):
             raise ValueError(
-                f"the set-level columns {', '.join(self.context_names_in_)} are needed: they are not in X, and z is not given."
+                f"the set-level columns {', '.join(self.context_names_in_)} are needed: they are not in X, "
+                "and z is not given."
             )
         schema = Schema(
             self.by, columns, self.context_names_in_ if named else None, tuple(target_names(X, y) or ()), kinds or None
@@ -136,7 +141,24 @@ class TableEstimator(BaseEstimator):
         encoder.check(members.columns, type(self).__name__)
         set_level = parse_context(z, X, members, self.context_.kinds() if self.context_ else None)
         self._check_context(set_level)
+        if y is not None:
+            self._warn_split(members)
         return members, set_level
+
+    def _warn_split(self, members: Members) -> None:
+        """Warn where a set is scored that had other rows in fit: plain cross-validation splits the rows of sets."""
+        known = getattr(self, "_sizes_in_fit", {})
+        if members.names is None or not known:
+            return
+        found = zip(members.names.tolist(), members.sizes, strict=True)
+        split = [name for name, size in found if known.get(name, size) != size]
+        if split:
+            warnings.warn(
+                f"{len(split)} sets, for example {split[0]!r}, have some of their rows here and others in fit: the "
+                f"rows of a set were split. Cross-validate tables by sets: cv=GroupKFold(), groups=table[{self.by!r}].",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def _check_context(self, found: Columns | None) -> None:
         if self.context_ is None:
@@ -182,7 +204,7 @@ class TableEstimator(BaseEstimator):
                 tensors |= {f"{key}.{name}": value for name, value in found.items()}
         for name in ("classes_", "feature_names_in_"):
             if hasattr(self, name):
-                facts[name] = _array_facts(getattr(self, name), name)
+                facts[name] = array_facts(getattr(self, name), name)
         self._add_state(tensors, facts)
         return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}, facts
 
@@ -203,14 +225,14 @@ class TableEstimator(BaseEstimator):
         try:
             for name in self._FACTS:
                 if name in facts:
-                    setattr(self, name, _plain_fact(facts[name], name))
-            self.encoder_ = ColumnEncoder.from_state(_under(tensors, "encoder"), _dict(facts, "encoder"))
+                    setattr(self, name, plain_fact(facts[name], name))
+            self.encoder_ = ColumnEncoder.from_state(under(tensors, "encoder"), dict_of(facts, "encoder"))
             self.context_ = None
             if facts.get("context") is not None:
-                self.context_ = ColumnEncoder.from_state(_under(tensors, "context"), _dict(facts, "context"))
+                self.context_ = ColumnEncoder.from_state(under(tensors, "context"), dict_of(facts, "context"))
             for name in ("classes_", "feature_names_in_"):
                 if name in facts:
-                    setattr(self, name, _array(facts[name], name))
+                    setattr(self, name, to_array(facts[name], name))
             encoder = self.encoder_
             columns = encoder.numbers if encoder.schema is None else len(encoder.schema)
             if self.n_features_in_ != columns or self.n_context_ != (
@@ -237,76 +259,6 @@ class TableEstimator(BaseEstimator):
 
     def _restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
         raise NotImplementedError
-
-
-def load_weights(network: torch.nn.Module, tensors: dict[str, torch.Tensor]) -> None:
-    """Fill a network that was built on the meta device; ValueError where names, shapes or types differ."""
-    wanted = network.state_dict()
-    for name in sorted(set(wanted) ^ set(tensors)):
-        where = f"lack the tensor {name!r}" if name in wanted else f"have a tensor {name!r} that is not expected"
-        raise ValueError(f"the weights {where}.")
-    for name, tensor in tensors.items():
-        if (tensor.shape, tensor.dtype) != (wanted[name].shape, wanted[name].dtype):
-            raise ValueError(
-                f"the weights {name!r} have shape {tuple(tensor.shape)} of {tensor.dtype}, "
-                f"wanted {tuple(wanted[name].shape)} of {wanted[name].dtype}."
-            )
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise ValueError(f"the weights {name!r} are not finite.")
-    network.load_state_dict({name: tensor.clone() for name, tensor in tensors.items()}, assign=True)
-    network.requires_grad_(True).eval()
-
-
-def bounded(value: Any, name: str, most: int, least: int = 1) -> int:
-    """A whole number of a model file, refused where it is out of range."""
-    if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{name} must be a whole number between {least} and {most}, found {value!r}.")
-    return value
-
-
-def _under(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    return {name.removeprefix(prefix + "."): t for name, t in tensors.items() if name.startswith(prefix + ".")}
-
-
-def _dict(facts: dict[str, Any], name: str) -> dict[str, Any]:
-    if not isinstance(facts.get(name), dict):
-        raise ValueError(f"the facts lack a dict {name!r}.")
-    return facts[name]
-
-
-def _plain_fact(value: Any, name: str) -> Any:
-    if name in ("flat_", "_named_context_"):
-        good = isinstance(value, bool)
-    elif name in ("target_names_", "context_names_in_"):
-        good = isinstance(value, list) and all(isinstance(v, str) for v in value)
-    else:
-        good = type(value) is int and 0 <= value < 1 << 50
-    if not good:
-        raise ValueError(f"{name!r} is not valid: found {value!r}.")
-    return value
-
-
-def _array_facts(array: np.ndarray, name: str) -> dict[str, Any]:
-    entries = array.tolist()
-    if array.dtype.kind not in "biufUO" or not all(isinstance(v, str | int | float | bool) for v in entries):
-        raise ValueError(
-            f"{name} holds {array.dtype} entries such as {entries[0]!r}: strings, numbers and booleans can be saved."
-        )
-    return {
-        "dtype": "object"
-        if array.dtype.kind == "O"
-        else array.dtype.kind + (str(array.dtype.itemsize) if array.dtype.kind not in "bU" else ""),
-        "entries": entries,
-    }
-
-
-def _array(facts: Any, name: str) -> np.ndarray:
-    entries, dtype = (facts.get("entries"), facts.get("dtype")) if isinstance(facts, dict) else (None, None)
-    if not isinstance(entries, list) or not all(isinstance(v, str | int | float | bool) for v in entries):
-        raise ValueError(f"{name!r} is not a list of entries.")
-    if dtype not in ("object", "b", "U", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"):
-        raise ValueError(f"{name!r} has the unknown type {dtype!r}.")
-    return np.array(entries, dtype={"object": object, "b": bool, "U": None}.get(dtype, dtype))
 
 
 def _has_columns(X: Any, names: list[str]) -> bool:

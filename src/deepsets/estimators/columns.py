@@ -189,7 +189,7 @@ def _read_arrow(column: Any, name: str, wanted: str | None) -> tuple[str, Catego
     if types.is_dictionary(kind) or _is_arrow_text(column):
         if wanted in (None, "category"):
             encoded = column if types.is_dictionary(kind) else column.dictionary_encode()
-            codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+            codes = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
             return "category", Category(codes, encoded.dictionary.to_pylist())
         return from_values(_objects(column.to_pylist()), name, wanted)
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):

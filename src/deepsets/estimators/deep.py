@@ -16,8 +16,8 @@ from .blend import Folds
 from .network import SetNetworks
 from .task import Task
 
-_FLOPS = 2.0e10  # multiplications and additions per second of one core, measured on small matrices
-_STEP = 0.004  # seconds per step beside them
+_FLOPS = 1.2e10  # multiplications and additions per second of one core, measured on small matrices
+_STEP = 0.006  # seconds per step beside them
 
 
 class Plan(NamedTuple):
@@ -33,7 +33,7 @@ class Plan(NamedTuple):
 
 
 def plan(
-    task: Task, members: int, features: int, tokens: int, *, folds: int, seconds: float = 10.0, **chosen: Any
+    task: Task, members: int, features: int, tokens: int, *, folds: int, seconds: float = 9.0, **chosen: Any
 ) -> Plan:
     """Choose what the user has not chosen.
 

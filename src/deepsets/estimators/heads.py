@@ -17,6 +17,7 @@ from .blend import Folds, blend_weights, fit_temperature, make_folds
 from .input import Members
 from .linear import LinearHead, bag_matrix, fit_linear
 from .network import SetNetworks
+from .state import under
 from .summaries import MOST_CATEGORIES, Summaries, SummaryPooling
 from .task import Kind, Task, link, sharpen
 from .trees import TreeEnsemble, fit_boosting, fit_forest
@@ -74,11 +75,6 @@ class BlendPooling(Pooling):
         return torch.cat(pooled, dim=1)
 
 
-def under(parts: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The parts whose names begin with a prefix, without it."""
-    return {name.removeprefix(prefix + "."): part for name, part in parts.items() if name.startswith(prefix + ".")}
-
-
 class Heads:
     """Fitted heads and the weights of their blend.
 
@@ -104,6 +100,7 @@ class Heads:
         self.deep: SetNetworks | None = None
         self.weights: dict[str, float] = {}
         self.temperature = 1.0
+        self.linear_tables: dict[int, np.ndarray] = {}
 
     # ------------------------------------------------------------------------------------------ states, answers
 
@@ -242,8 +239,6 @@ class Heads:
         self.temperature = fit_temperature(answers[rows], known)
         answers[rows] = sharpen(answers[rows], self.temperature, self.kind)
         return answers
-
-    linear_tables: dict[int, np.ndarray] = {}
 
 
 def fold_count(sets: int) -> int:

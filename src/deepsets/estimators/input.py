@@ -38,6 +38,7 @@ class Members:
     rows: np.ndarray | None = None
     weights: np.ndarray | None = None
     context: Columns | None = None
+    names: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -68,6 +69,7 @@ class Members:
             None if self.rows is None else self.rows[places],
             None if self.weights is None else self.weights[places],
             None if self.context is None else self.context.take(sets),
+            None if self.names is None else self.names[sets],
         )
 
     def where(self, row: int) -> str:
@@ -182,7 +184,8 @@ def _parse_table(X: Any, schema: Schema) -> Members:
         raise ValueError(f"no feature columns are left beside {', '.join(map(str, keys))}; the table has: {known}.")
     if (X.num_rows if hasattr(X, "num_rows") else len(X)) == 0:
         raise ValueError("the table has no rows, so there are no sets.")
-    order, cuts = group_rows([plain_column(X, keys[0])], [keys[0]])
+    owners = plain_column(X, keys[0])
+    order, cuts = group_rows([owners], [keys[0]])
     offsets = cuts.numpy()
     columns = read_columns(X, features, schema.kinds).take(order)
     context = None
@@ -190,7 +193,7 @@ def _parse_table(X: Any, schema: Schema) -> Members:
         whole = read_columns(X, schema.context, schema.kinds).take(order)
         _check_constant(whole, offsets, schema.context)
         context = whole.take(offsets[:-1])
-    members = Members(columns, offsets, order, None, context)
+    members = Members(columns, offsets, order, None, context, owners[order][offsets[:-1]])
     return _pool_inner(X, keys[1:], members) if len(keys) > 1 else members
 
 
@@ -333,7 +336,8 @@ def _parse_list(X: Any) -> Members:
 
 def _parse_arrays(X: list[Any]) -> Members:
     arrays = []
-    for b, members in enumerate(X):
+    for b, given in enumerate(X):
+        members = given
         if isinstance(members, np.ma.MaskedArray):
             members = np.ma.filled(members.astype(float), np.nan)
         if hasattr(members, "tocsr"):

@@ -112,7 +112,7 @@ def fit_linear(
         if x.shape[1] > len(x):  # an L2 penalty does not see a rotation: solve in the span of the rows
             rotation = np.linalg.svd(x, full_matrices=False)[2].T
             x = x @ rotation
-    scores, held_out, strength = _search(x, task, weight, folds)
+    held_out, strength = _search(x, task, weight, folds)
     coefficients, bias = _solve(x, task, weight, strength, None)
     coefficients = coefficients if rotation is None else rotation @ coefficients
     head = LinearHead(mean, inverse, coefficients[: dense.shape[1]] * unit, bias)
@@ -124,7 +124,7 @@ def fit_linear(
     return head, tables, held_out
 
 
-def _search(x: Any, task: Task, weight: Any, folds: list[Any]) -> tuple[int, np.ndarray, float]:
+def _search(x: Any, task: Task, weight: Any, folds: list[Any]) -> tuple[np.ndarray, float]:
     """Held-out scores at the best strength: each fold goes from strong to weak regularisation, from where it stands."""
     scores = _scores(task)
     total: dict[float, float] = {}
@@ -141,7 +141,7 @@ def _search(x: Any, task: Task, weight: Any, folds: list[Any]) -> tuple[int, np.
         if len(ordered) >= 3 and ordered[-1] > ordered[-2] > ordered[-3]:
             break
     best = min(total, key=lambda s: total[s])
-    return scores, kept[best], best
+    return kept[best], best
 
 
 def _scores(task: Task) -> int:

@@ -11,51 +11,13 @@ from torch import Tensor
 
 from ..sets import Sets
 from ..train import Batch, seeded, train
-from .base import TableEstimator, bounded, load_weights
+from .base import TableEstimator
 from .columns import Columns
 from .input import Members
 from .network import MemberNetwork, MemberNetworks
 from .set_estimator import cuts, one_thread
+from .state import bounded, load_weights
 from .targets import set_weights, target_column
-
-PARAMETERS = """
-    Parameters
-    ----------
-    width, depth, dropout : int, int, float
-        Size and dropout of the networks.
-    n_estimators : int, default=1
-        Networks with different initialisations, whose answers are averaged.
-    noise : float
-        Deviation of the noise on the features in training, in units of their deviation.
-    keep : float
-        In training, random parts of the sets are used, of at least this share of the members.
-    epochs : int, optional
-        Passes over the sets; by default as many as make about 400 steps, at least 30.
-    batch_size : int
-        Sets per step.
-    learning_rate, weight_decay : float
-        Of AdamW with warm-up and cosine decay.
-    early_stopping : bool, default=False
-        Hold out `validation_fraction` of the sets, keep the best weights, stop after `patience` epochs without a
-        better one.
-    validation_fraction : float
-    patience : int
-    warm_start : bool, default=False
-        `fit` continues from the weights of the last fit.
-    by : str, optional
-        For tables: the column that identifies the set.
-    columns : list of str, optional
-        For tables: the feature columns (default: all others).
-    checkpoint_dir : str, optional
-        Folder for checkpoints and the log; an interrupted fit resumes there.
-    device : str, default="auto"
-        Device of the training; "auto" takes a GPU if there is one.
-    on_epoch : callable, optional
-        Called after each epoch with a dict of its numbers.
-    random_state : int, RandomState or None
-    verbose : bool, default=False
-        Show a progress bar.
-"""
 
 
 class MemberEstimator(TableEstimator):

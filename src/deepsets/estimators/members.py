@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from ..sets import Sets, is_missing
 from ..train import Batch
 from .input import Members
-from .member_estimator import PARAMETERS, MemberEstimator
+from .member_estimator import MemberEstimator
+from .parameters import MEMBER_PARAMETERS, documented
 from .targets import as_numbers, check_outputs, class_labels, codes, find_classes, per_member, target_column
 
 
@@ -67,13 +68,16 @@ def _one_array_per_set(y: Any, members: Members) -> bool:
     return arrays and all(np.ndim(part) > 0 for part in y)
 
 
+@documented(MEMBER_PARAMETERS)
 class MemberRegressor(RegressorMixin, PerMember):
-    __doc__ = f"""One or more values for each member, seen together with the other members of its set.
+    """One or more values for each member, seen together with the other members of its set.
 
     y: one array per set, or one array over all members (or the name of a column of a table); NaN where a target is
     not known: such members are still seen as context. `predict` answers in the form of X: one array per set; for a
     table one array in the order of its rows.
-{PARAMETERS}
+
+    {parameters}
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -134,11 +138,14 @@ class MemberRegressor(RegressorMixin, PerMember):
         return _weighted(errors, known, batch)
 
 
+@documented(MEMBER_PARAMETERS)
 class MemberClassifier(ClassifierMixin, PerMember):
-    __doc__ = f"""A class for each member, seen together with the other members of its set.
+    """A class for each member, seen together with the other members of its set.
 
     y: as for `MemberRegressor`; None or NaN where a label is not known.
-{PARAMETERS}
+
+    {parameters}
+
     Attributes
     ----------
     classes_ : ndarray

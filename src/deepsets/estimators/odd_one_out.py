@@ -13,15 +13,19 @@ from ..nn import segment_max, segment_sum
 from ..sets import Sets
 from ..train import Batch
 from .input import Members
-from .member_estimator import PARAMETERS, MemberEstimator
+from .member_estimator import MemberEstimator
+from .parameters import MEMBER_PARAMETERS, documented
 from .targets import one_per_set, target_column
 
 
+@documented(MEMBER_PARAMETERS)
 class OddOneOut(MemberEstimator):
-    __doc__ = f"""The member of each set that does not belong: softmax over the members.
+    """The member of each set that does not belong: softmax over the members.
 
     y: (sets,) the position of the odd member in its set, counted from 0. Every set needs at least one member.
-{PARAMETERS}
+
+    {parameters}
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)

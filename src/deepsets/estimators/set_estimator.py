@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Literal, Self
 
 import numpy as np
 import torch
-from sklearn.utils import Bunch
 
 from ..nn import State
 from ..train import Batch, train
-from .base import TableEstimator, bounded, load_weights
+from .base import TableEstimator
 from .blend import calibration_error, make_folds, residual_quantiles
 from .columns import Columns
 from .deep import Plan, build, fit_deep, loss_of, plan
-from .heads import HEADS, BlendPooling, Encoded, Heads, fold_count, run_together, under
+from .heads import HEADS, BlendPooling, Encoded, Heads, fold_count, run_together
 from .input import Members
-from .linear import LinearHead
+from .interpretation import Interpretation
 from .network import DEFAULT_POOL, SetNetworks, is_mergeable
+from .stored_heads import StoredHeads
 from .summaries import Summaries
-from .targets import per_member, set_weights, target_column
+from .targets import set_weights, target_column
 from .task import Task
-from .trees import TreeEnsemble
+
+# Sets of tokens from large vocabularies: networks were far behind the linear model on TREC (held-out log loss .92
+# against .53) and took most of the time.
+MOST_DEEP_TOKENS = 300
 
 ModelName = Literal["auto", "deep", "boosting", "forest", "linear"]
 
 
-class SetEstimator(TableEstimator):
+class SetEstimator(Interpretation, StoredHeads, TableEstimator):
     """Fit heads on sets, blend them, and predict through pooled states; see `SetClassifier` and `SetRegressor`."""
 
     # ------------------------------------------------------------------------------------------ for subclasses
@@ -102,7 +104,9 @@ class SetEstimator(TableEstimator):
             raise ValueError(f"model must be 'auto', 'deep', 'boosting', 'forest' or 'linear', found {self.model!r}.")
         if self.model != "auto":
             return [self.model]
-        return [n for n in HEADS if (n != "forest" or sets <= 6000) and (n != "boosting" or sets >= 100)]
+        tokens_only = self.encoder_.numbers == 0 and sum(map(len, self.encoder_.vocabularies)) > MOST_DEEP_TOKENS
+        use = {"linear": True, "forest": sets <= 6000, "boosting": sets >= 100, "deep": not tokens_only}
+        return [name for name in HEADS if use[name]]
 
     def _fit_deep(self, encoded: Encoded, task: Task, weight: np.ndarray | None, folds: Any, seed: int) -> np.ndarray:
         made = self._plan(encoded, task, len(folds))
@@ -117,7 +121,7 @@ class SetEstimator(TableEstimator):
                 folds,
                 made,
                 seed=seed,
-                patience=self.patience if self.early_stopping else None,
+                patience=self._patience(len(encoded.members), made.epochs),
                 learning_rate=self.learning_rate,
                 weight_decay=self.weight_decay,
                 warmup=0.3,
@@ -128,6 +132,11 @@ class SetEstimator(TableEstimator):
                 progress=self.verbose,
             )
             return self.heads_.deep_held_out(encoded, folds)
+
+    def _patience(self, sets: int, epochs: int) -> int | None:
+        """Epochs without improvement before the training stops; few sets do not say when to stop."""
+        wanted = sets >= 400 and self.epochs is None if self.early_stopping is None else self.early_stopping
+        return (self.patience or max(3, epochs // 5)) if wanted else None
 
     def _plan(self, encoded: Encoded, task: Task, folds: int) -> Plan:
         chosen = {n: getattr(self, n) for n in ("width", "depth", "dropout", "batch_size", "epochs")}
@@ -264,7 +273,7 @@ class SetEstimator(TableEstimator):
         members, set_level = self._read(X, z)
         if not self.mergeable_:
             raise ValueError(
-                f"this {type(self).__name__} looks at all members of a set at once (pool={self.pool!r}, by={self.by!r}): "
+                f"this {type(self).__name__} looks at whole sets (pool={self.pool!r}, by={self.by!r}): "
                 "its sets have no state that could be merged. Predict whole sets instead."
             )
         found = [self.heads_.state(part) for part in self._parts(members, set_level)]
@@ -319,221 +328,12 @@ class SetEstimator(TableEstimator):
             )
             yield self._prepared(piece, codes[first:last], None if context is None else context[rows])
 
-    # ------------------------------------------------------------------------------------ explanation, embedding
-
-    def explain(self, X: Any, *, z: Any = None) -> Any:
-        """Contribution of each member: the answer for its set minus the answer without it.
-
-        Parameters
-        ----------
-        X, z
-            As in `fit`.
-
-        Returns
-        -------
-        list of arrays of shape (members, outputs)
-            One array per set; for a table one array in the order of its rows. Positive: the member pushes the value,
-            or the probability of the class, up. Members are left out in the pooled state, which costs about as much
-            as a prediction.
-
-        """
-        members, set_level = self._read(X, z)
-        if members.total and isinstance(self.by, list | tuple) and len(self.by) > 1:
-            raise ValueError(
-                "explain needs sets of members; this estimator was fitted to sets of sets (by with several columns)."
-            )
-        found = []
-        for part in self._parts(members, set_level):
-            state = self.heads_.state(part, mergeable=self.mergeable_)
-            whole = self._final(self.heads_.answer(state))
-            without = self._final(self.heads_.without_each(part, state))
-            whole, without = (a.reshape(len(a), -1) for a in (whole, without))
-            found.append(np.repeat(whole, part.members.sizes, axis=0) - without)
-        return per_member(np.concatenate(found), members)
-
-    def plot_explanation(self, X: Any, *, z: Any = None, output: int = -1, ax: Any = None) -> Any:
-        """Plot the contributions of the members of one set as horizontal bars, largest on top.
-
-        Parameters
-        ----------
-        X : list of one set, or a table with one set
-        z : optional
-            As in `fit`.
-        output : int
-            Class or target to show.
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        matplotlib Axes
-
-        """
-        import matplotlib.pyplot as plt
-
-        found = self.explain(X, z=z)
-        parts = (found[0] if isinstance(found, list) else found)[:, output]
-        order = np.argsort(np.abs(parts))
-        ax = plt.subplots()[1] if ax is None else ax
-        ax.barh([str(i) for i in order], parts[order], color=np.where(parts[order] >= 0, "tab:blue", "tab:red"))
-        ax.set_xlabel("contribution to the answer")
-        ax.set_ylabel("member")
-        return ax
-
-    def transform(self, X: Any, *, z: Any = None) -> np.ndarray:
-        """Embed sets: their summaries, and the pooled vector of the first deep network where there is one.
-
-        Returns
-        -------
-        ndarray of shape (sets, embedding)
-
-        """
-        members, set_level = self._read(X, z)
-        found = []
-        for part in self._parts(members, set_level):
-            state = self.heads_.state(part, mergeable=False)
-            features = np.nan_to_num(self.heads_.summaries.features(under(state, "summary")))
-            pieces = [features]
-            if self.heads_.deep is not None:
-                deep, pooled = self.heads_.deep, state["deep.pooled"]
-                own = (
-                    pooled.view(len(pooled), -1, deep.networks, deep.width)[:, :, 0]
-                    if deep.channelwise
-                    else pooled[:, : deep.pooled]
-                )
-                pieces.append(own.reshape(len(pooled), -1).numpy())
-            found.append(np.concatenate(pieces, axis=1))
-        return np.concatenate(found)
-
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
-        """Names of the columns of `transform`."""
-        self._check_fitted()
-        deep = self.heads_.deep
-        names = self.heads_.summaries.names() + [f"deep{i}" for i in range(deep.pooled if deep is not None else 0)]
-        return np.array(names, dtype=object)
-
-    def feature_importance(self, X: Any, y: Any, *, z: Any = None, n_repeats: int = 5) -> Bunch:
-        """Loss of score when a column is permuted over all members.
-
-        Parameters
-        ----------
-        X, y, z
-            Sets with known targets, as in `fit`; better not the training sets.
-        n_repeats : int
-            Permutations of each column.
-
-        Returns
-        -------
-        Bunch
-            ``importances_mean`` and ``importances_std`` (columns,), ``importances`` (columns, repeats),
-            ``feature_names``.
-
-        """
-        members, set_level = self._read(X, z, y)
-        wanted = target_column(X, y)
-        rng = np.random.default_rng(0 if self.random_state is None else self._seed())
-        base = self._score(self._answers(members, set_level), wanted, members, None)
-        groups = _column_groups(members.columns)
-        found = np.zeros((len(groups), n_repeats))
-        for i, (_, places, category) in enumerate(groups):
-            for r in range(n_repeats):
-                order = rng.permutation(members.total)
-                numbers = members.columns.numbers.copy()
-                numbers[:, places] = numbers[order][:, places]
-                categories = list(members.columns.categories)
-                if category is not None:
-                    categories[category] = categories[category].take(order)
-                mixed = replace(members, columns=replace(members.columns, numbers=numbers, categories=categories))
-                found[i, r] = base - self._score(self._answers(mixed, set_level), wanted, members, None)
-        names = np.array([name for name, _, _ in groups], dtype=object)
-        return Bunch(
-            importances_mean=found.mean(1), importances_std=found.std(1), importances=found, feature_names=names
-        )
-
     def _score(self, answers: np.ndarray, y: Any, members: Members, weight: Any) -> float:
         raise NotImplementedError
 
     def _score_sets(self, X: Any, y: Any, sample_weight: Any, z: Any) -> float:
         members, set_level = self._read(X, z, y)
         return self._score(self._answers(members, set_level), target_column(X, y), members, sample_weight)
-
-    # --------------------------------------------------------------------------------------------------- state
-
-    def _add_state(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
-        heads = self.heads_
-        facts["heads"] = {"weights": heads.weights, "temperature": heads.temperature, "losses": self.head_losses_}
-        facts["calibration_error"] = self.calibration_error_
-        tensors["residuals"] = torch.from_numpy(self.residuals_)
-        for name in ("linear", "forest", "boosting"):
-            head = getattr(heads, name)
-            if head is not None:
-                tensors.update({f"{name}.{n}": t for n, t in head.tensors().items()})
-        for j, table in enumerate(heads.summaries.tables or []):
-            tensors[f"table.{j}"] = table
-        if heads.deep is not None:
-            facts["network"] = self.network_facts_
-            tensors.update({f"deep.{n}": t.clone() for n, t in heads.deep.state_dict().items()})
-
-    def _restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
-        about, most = facts["heads"], sum(t.numel() for t in tensors.values()) + 64
-        outputs = bounded(self.n_outputs_, "n_outputs_", most)
-        summaries = Summaries(self.encoder_, self.context_)
-        heads = self.heads_ = Heads(self._kind(), outputs, summaries)
-        weights = about["weights"]
-        if not isinstance(weights, dict) or not set(weights) <= set(HEADS) or not weights:
-            raise ValueError(f"the weights of the heads are not valid: {weights!r}.")
-        if not all(isinstance(w, float) and 0 <= w <= 1 for w in weights.values()):
-            raise ValueError(f"the weights of the heads are not shares: {weights!r}.")
-        heads.weights, self.head_weights_ = dict(weights), dict(weights)
-        heads.temperature = float(about["temperature"])
-        if not 0.01 < heads.temperature < 100:
-            raise ValueError(f"the temperature {heads.temperature} is out of range.")
-        self.head_losses_, self.calibration_error_ = about.get("losses", {}), facts.get("calibration_error")
-        self.residuals_ = tensors["residuals"].numpy()
-        if self.residuals_.ndim != 2 or self.residuals_.shape[1] != outputs:
-            raise ValueError("the residuals do not fit the outputs.")
-        count = len(summaries.names())
-        scores = 1 if heads.kind == "classes" and outputs == 2 else outputs
-        if "linear" in weights:
-            heads.linear = LinearHead.from_tensors(under(tensors, "linear"), count, scores)
-        if "forest" in weights:
-            heads.forest = TreeEnsemble.from_tensors(under(tensors, "forest"), count, outputs)
-        if "boosting" in weights:
-            heads.boosting = TreeEnsemble.from_tensors(under(tensors, "boosting"), count, scores)
-        if any(name.startswith("table.") for name in tensors):
-            summaries.tables = [tensors[f"table.{j}"] for j in range(len(self.encoder_.vocabularies))]
-            for table, words in zip(summaries.tables, self.encoder_.vocabularies, strict=True):
-                if (
-                    table.dtype != torch.float64
-                    or table.ndim != 2
-                    or len(table) != len(words) + 1
-                    or table.shape[1] not in (0, scores + 1)
-                ):
-                    raise ValueError("a table of token weights does not fit the vocabulary.")
-        if "deep" in weights:
-            self._restore_networks(under(tensors, "deep"), facts["network"], most)
-        self.mergeable_ = self._is_mergeable()
-
-    def _restore_networks(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any], most: int) -> None:
-        made = Plan(
-            width=bounded(facts["width"], "width", most),
-            depth=bounded(facts["depth"], "depth", len(tensors)),
-            dropout=float(facts["dropout"]),
-            deep_rho=bool(facts["deep_rho"]),
-            batch_size=1,
-            epochs=1,
-            networks=bounded(facts["networks"], "networks", most),
-        )
-        if not 0 <= made.dropout <= 1:
-            raise ValueError(f"dropout must be between 0 and 1, found {made.dropout}.")
-        with torch.device("meta"):
-            networks = self._build(made, 0)
-        if any(name.startswith("pool.") for name in tensors):
-            networks.double_pooling()
-        load_weights(networks, tensors)
-        self.heads_.deep = networks
-
-    def _kind(self) -> Any:
-        raise NotImplementedError
 
 
 def _present(
@@ -551,23 +351,6 @@ def cuts(sizes: np.ndarray, most: int) -> list[slice]:
     share = np.maximum(np.cumsum(sizes) - 1, 0) // most
     starts = [0, *(np.flatnonzero(np.diff(share) > 0) + 1).tolist(), len(sizes)]
     return [slice(a, b) for a, b in pairwise(starts) if b > a]
-
-
-def _column_groups(columns: Columns) -> list[tuple[str, list[int], int | None]]:
-    """Name, number columns and category column of each column that the user gave."""
-    if columns.schema is None:
-        return [(f"x{j}", [j], None) for j in range(columns.numbers.shape[1])]
-    out: list[tuple[str, list[int], int | None]] = []
-    number = category = 0
-    for name, kind in columns.schema:
-        if kind == "category":
-            out.append((name, [], category))
-            category += 1
-        else:
-            width = 1 if kind == "number" else 3
-            out.append((name, list(range(number, number + width)), None))
-            number += width
-    return out
 
 
 class one_thread:

@@ -11,60 +11,22 @@ from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.metrics import accuracy_score, r2_score
 
 from ..sets import is_missing
-from .base import _under
 from .blend import conformal_radius
 from .input import Members
+from .parameters import CLASS_WEIGHT, SET_PARAMETERS, documented
 from .scale import Unscale
 from .set_estimator import ModelName, SetEstimator
+from .state import under
 from .targets import as_numbers, check_outputs, check_values, class_labels, codes, find_classes, one_per_set
 from .task import Task
 
-_PARAMETERS = """
-    Parameters
-    ----------
-    model : {"auto", "deep", "boosting", "forest", "linear"}, default="auto"
-        "auto" fits a regularised linear model, a forest and gradient boosting on pooled summaries (count, mean,
-        deviation, extremes, shares of categories, bags of tokens) and deep networks, and blends them by out-of-fold
-        predictions; a head that does not help is dropped. The other names fit one head.
-    width, depth, dropout : int, int, float, optional
-        Size of the deep networks; by default chosen from the data.
-    n_estimators : int, optional
-        Folds, and deep networks, each trained without one fold; by default 8 (up to 120 sets), 5, 3 or 1.
-    epochs, batch_size : int, optional
-        Passes over the sets and sets per step for the deep networks; by default chosen from the data.
-    learning_rate, weight_decay : float
-        Of AdamW with warm-up and cosine decay.
-    early_stopping : bool, default=False
-        Stop when the loss of held-out folds has not improved for `patience` epochs, and keep the best weights.
-    patience : int, default=10
-    pool : str or list of str, optional
-        Poolings of the deep networks, default ``["max", "mean", "min", "std"]``; see `deepsets.nn.pooling`.
-    subset : int, optional
-        Train the deep networks on random subsets of at most so many members, for huge sets.
-{extra}    warm_start : bool, default=False
-        `fit` continues from the weights of the deep networks.
-    by : str or list of str, optional
-        For tables: the column that identifies the set. Several columns, outer first, describe sets of sets, pooled
-        level by level.
-    columns : list of str, optional
-        For tables: the feature columns (default: all others).
-    checkpoint_dir : str, optional
-        Folder for checkpoints and the log of the deep networks; an interrupted fit resumes there.
-    device : str, default="auto"
-        Device of the training of the deep networks; "auto" takes a GPU if there is one.
-    n_jobs : int, optional
-        Threads: with two, the heads on summaries are fitted beside the deep networks. Default: as torch.
-    on_epoch : callable, optional
-        Called after each epoch of the deep networks with a dict of its numbers.
-    random_state : int, RandomState or None
-    verbose : bool, default=False
-        Show a progress bar.
-"""
 
-
+@documented(SET_PARAMETERS.replace("{class_weight}", ""))
 class SetRegressor(TransformerMixin, RegressorMixin, SetEstimator):
-    __doc__ = f"""One or more values for each set.
-{_PARAMETERS.replace("{extra}", "")}
+    """One or more values for each set.
+
+    {parameters}
+
     Attributes
     ----------
     head_weights_ : dict
@@ -99,8 +61,8 @@ class SetRegressor(TransformerMixin, RegressorMixin, SetEstimator):
         batch_size: int | None = None,
         learning_rate: float = 1e-3,
         weight_decay: float = 0.01,
-        early_stopping: bool = False,
-        patience: int = 10,
+        early_stopping: bool | None = None,
+        patience: int | None = None,
         pool: str | list[str] | None = None,
         subset: int | None = None,
         warm_start: bool = False,
@@ -198,7 +160,7 @@ class SetRegressor(TransformerMixin, RegressorMixin, SetEstimator):
 
     def _restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
         super()._restore(tensors, facts)
-        parts = _under(tensors, "unscale")
+        parts = under(tensors, "unscale")
         self.unscale_ = Unscale(self.heads_.outputs)
         self.unscale_.load_state_dict(parts)
         if not all(bool(t.isfinite().all()) for t in parts.values()):
@@ -207,19 +169,15 @@ class SetRegressor(TransformerMixin, RegressorMixin, SetEstimator):
             raise ValueError("the state lacks 'flat_'.")
 
 
+@documented(SET_PARAMETERS.replace("{class_weight}", CLASS_WEIGHT))
 class SetClassifier(TransformerMixin, ClassifierMixin, SetEstimator):
-    __doc__ = f"""A class, or several labels, for each set.
+    """A class, or several labels, for each set.
 
     Labels come as a list of lists of labels, or as an indicator matrix (sets, labels); then `predict` gives an
     indicator matrix and `predict_proba` the probability of each label.
-{
-        _PARAMETERS.replace(
-            "{extra}",
-            '''    class_weight : "balanced" or dict, optional
-        Weights of the classes; "balanced" weighs all classes alike, however rare they are.
-''',
-        )
-    }
+
+    {parameters}
+
     Attributes
     ----------
     classes_ : ndarray
@@ -254,8 +212,8 @@ class SetClassifier(TransformerMixin, ClassifierMixin, SetEstimator):
         batch_size: int | None = None,
         learning_rate: float = 1e-3,
         weight_decay: float = 0.01,
-        early_stopping: bool = False,
-        patience: int = 10,
+        early_stopping: bool | None = None,
+        patience: int | None = None,
         pool: str | list[str] | None = None,
         subset: int | None = None,
         class_weight: str | dict[Any, float] | None = None,

@@ -206,7 +206,7 @@ class Summaries:
 
 def describe(groups: Members) -> Columns:
     """Inner sets as members: count, mean, deviation and extremes of numbers, the most frequent category."""
-    encoder = ColumnEncoder().learn(replace(groups.columns, categories=[]))
+    encoder = ColumnEncoder().learn(replace(groups.columns, categories=[], category_names=[]))
     encoder.scale.mean.zero_()
     encoder.scale.inverse.fill_(1)
     plain = Summaries(encoder, None)

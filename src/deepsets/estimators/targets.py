@@ -54,6 +54,8 @@ def one_per_set(y: Any, members: Members, what: str) -> np.ndarray:
         raise ValueError("y is needed: one target for each set.")
     if isinstance(y, list | tuple) and len({len(v) for v in y if isinstance(v, list | tuple | set | np.ndarray)}) > 1:
         y = _ragged(y)
+    if isinstance(y, list | tuple) and len({isinstance(v, str) for v in y}) > 1:
+        y = np.array(y, dtype=object)  # NumPy would turn numbers beside strings into strings
     y = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
     if y.ndim == 0:
         raise ValueError(f"y is a single value ({y.item()!r}); wanted one target for each of the {len(members)} sets.")

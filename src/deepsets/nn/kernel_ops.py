@@ -87,6 +87,7 @@ class Operator:
             self.apply = function.apply
 
     def __call__(self, *inputs: Any) -> Any:
+        """Run the operator: on ordinary tensors by the autograd function, on those of a tracer by the custom op."""
         if type(inputs[0]) is Tensor and not torch.compiler.is_compiling():
             return self.apply(*inputs)
         return self.operator(*inputs)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from paper.datasets import data_folder
-from paper.datasets.digits import deform, draw, mnist, read_idx, small_images, sums
+from paper.datasets.digits import deform, draw, exact_sums, mnist, read_idx, small_images, sums
 
 here = pytest.mark.skipif(not (data_folder() / "mnist").exists(), reason="MNIST is not below $DEEPSETS_DATA")
 
@@ -99,3 +99,8 @@ def test_small_images_are_split_without_overlap():
     (train, y), (test, z) = small_images("train"), small_images("test")
     assert len(train) + len(test) == len(y) + len(z) == 1797
     assert train.max() == 255 and set(z.tolist()) == set(range(10))
+
+
+def test_accuracy_needs_one_answer_per_set():
+    with pytest.raises(ValueError, match=r"found shapes \(3, 1\) and \(3,\)"):
+        exact_sums(torch.zeros(3, 1), torch.zeros(3))

@@ -148,6 +148,7 @@ def test_a_face_and_its_mirror_image_have_one_code():
 def test_the_quick_form_finds_the_odd_digit(tmp_path):
     outcome = odd_one_out.EXPERIMENT.methods["Ours"](Trial(False, 0, tmp_path), "all")
     assert outcome.measures[0].value > 0.9
+    assert (outcome.measures[-1].data, outcome.measures[-1].metric) == ("1 odd of 16, training", "accuracy")
     assert all(sum(row) == pytest.approx(1, abs=0.02) for row in outcome.extra["probability"])
     pytest.importorskip("matplotlib")
     record = Record("odd-one-out", False, "Ours", 0, "", [], parts={"all": {"extra": outcome.extra}})

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from deepsets.train import Batch
 from paper import Outcome, Record, Trial
-from paper.baselines.tagging import LeastSquares
+from paper.baselines.tagging import LeastSquares, tag_scores, top_tags
 from paper.datasets.tagging import generated, load_corel5k
-from paper.experiments.tags import EXPERIMENT
+from paper.experiments.tags import EXPERIMENT, HINGE, SMOOTH
 from paper.experiments.tags_networks import TagHeads, TagLoss, TagNetwork, as_sets, fit_network, network_scores
-from paper.metrics import tag_scores, top_tags
 
 EMPTY = np.zeros(0, np.int64)
 
@@ -94,7 +94,7 @@ def test_networks_learn_from_the_image_and_rare_tags_can_be_favoured(kind):
 
 
 def test_drawn_candidates_stand_for_all():
-    loss = TagLoss(torch.tensor([0.5, 0.3, 0.1, 0.01]), balance=0.0, alone=0.5, drop=0.0, candidates=3)
+    loss = TagLoss(torch.tensor([0.5, 0.3, 0.1, 0.01]), balance=0.0, alone=0.5, drop=0.0, candidates=3, margin=None)
     scores, total = torch.tensor([0.3, -1.0, 2.0, 1.0]), 0.0
     torch.manual_seed(0)
     for _ in range(5000):
@@ -117,7 +117,7 @@ def test_queries_and_what_is_looked_for_share_nothing():
         assert sorted([*asked, *wanted]) == tags.tolist() and len(asked) >= 1 and len(wanted) >= 1
 
 
-@pytest.mark.parametrize("method", ["Least Sq.", "MBRM", "JEC", "FastTag", "w2v NN (blind)"])
+@pytest.mark.parametrize("method", ["Least Sq.", "MBRM", "JEC", "FastTag", "w2v NN (blind)", "w2v NN, centred (blind)"])
 def test_baselines_run_in_small(method, tmp_path):
     outcome = EXPERIMENT.methods[method](Trial(False, 0, tmp_path), "generated")
     values = {measure.metric: measure.value for measure in outcome.measures}
@@ -149,3 +149,25 @@ def test_ridge_on_corel5k_gives_the_known_numbers():
     tagger = LeastSquares(3000 / 4500).fit(data.train.features, data.train.tags.toarray())
     found = tag_scores(tagger.scores(data.test.features), data.test.tags.toarray())
     assert (round(found.precision, 3), round(found.recall, 3), found.n_plus) == (0.277, 0.388, 137)
+
+
+def test_the_hinge_loss_is_that_of_the_paper():
+    torch.manual_seed(0)
+    loss = TagLoss(torch.full((5,), 0.2), balance=0.0, alone=1.0, drop=0.0, candidates=5, margin=1.0)
+    network = TagNetwork(5, 2, width=6)
+    z, has = torch.randn(2, 2), [[0, 3], [2]]
+    sets = as_sets([np.array(tags) for tags in has])
+    total, number = loss(network, Batch(sets, z=z))
+    scores = network(as_sets([EMPTY, EMPTY]), z)
+    slow = [
+        sum(max(0.0, float(s[other] - s[tag]) + 1.0) for other in range(5) if other not in tags) / 5
+        for s, tags in zip(scores, has, strict=True)
+        for tag in tags
+    ]
+    assert number == 3
+    torch.testing.assert_close(float(total), sum(slow), rtol=1e-5, atol=1e-5)
+
+
+def test_deep_sets_has_the_hinge_loss_and_the_smooth_rows_do_not():
+    assert HINGE.tagging["margin"] == HINGE.retrieval["margin"] == 1.0
+    assert "margin" not in SMOOTH.tagging and SMOOTH.tagging["balance"] == 0.5

@@ -12,14 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paper.theory import (
+    approximate,
     as_power_sums,
     as_sum,
+    as_weighted_sum,
     decode,
     encode,
     from_power_sums,
     is_equivariant,
     largest,
     mean,
+    monomial_sums,
     pair_product,
     power_sums,
     project_equivariant,
@@ -471,3 +474,42 @@ def test_what_is_not_a_square_matrix_is_refused():
         project_equivariant(torch.zeros(2, 3))
     with pytest.raises(ValueError, match=r"found a tensor of torch.int64, wanted a floating-point tensor"):
         is_equivariant(torch.ones(2, 2, dtype=torch.int64))
+
+
+# ---------------------------------------------------------------------------------------------------- theorems 8 and 9
+
+
+@given(st.integers(1, 4), st.integers(1, 3), st.data())
+def test_any_function_of_tuples_is_rho_of_a_weighted_sum(k, size, data):
+    universe = [f"e{i}" for i in range(k)]
+    table = {x: data.draw(st.integers(0, 9)) for x in itertools.product(universe, repeat=size)}
+    phi, weights, rho = as_weighted_sum(table.__getitem__, universe, size)
+    for x, value in table.items():
+        assert rho(sum(w * phi(e) for w, e in zip(weights, x, strict=True))) == value
+
+
+def test_sums_of_monomials_equal_the_plain_loop():
+    x = uniform(2, 4, 2)
+    a, b = x[..., 0], x[..., 1]
+    slow = [a, b, a**2, a * b, b**2, a**3, a**2 * b, a * b**2, b**3]
+    torch.testing.assert_close(monomial_sums(x, 3), torch.stack([m.sum(-1) for m in slow], -1))
+
+
+def test_symmetric_polynomials_are_exact_and_other_functions_come_nearer_with_the_degree():
+    train, test = uniform(400, 3, 2), uniform(100, 3, 2, seed=1)
+
+    def polynomial(x):  # of degree 4, invariant
+        return x.prod(-1).sum(-1) ** 2 - x[..., 0].prod(-1) * x[..., 1].sum(-1)
+
+    sums, rho = approximate(polynomial, train, degree=4)
+    torch.testing.assert_close(rho(sums(test)), polynomial(test), rtol=0, atol=1e-8)
+
+    def farthest(x):
+        return torch.cdist(x, x).amax((-1, -2))
+
+    errors = []
+    for degree in (1, 2, 3):
+        sums, rho = approximate(farthest, train, degree)
+        errors.append(float((rho(sums(test)) - farthest(test)).abs().mean()))
+        torch.testing.assert_close(rho(sums(test)), rho(sums(test.flip(1))))
+    assert errors[0] > 2 * errors[1] > errors[2]
