@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +14,9 @@ from .output import sentences
 
 @sentences
 def serve(
-    models: Annotated[list[Path] | None, typer.Argument(help="Model folders (default: the concepts inside).")] = None,
+    models: Annotated[
+        list[Path] | None, typer.Argument(help="Model folders (default: the English words that come with the library).")
+    ] = None,
     host: Annotated[str, typer.Option(help="Where to listen; beyond this machine a token is needed.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65535)] = 8000,
     token_file: Annotated[
@@ -45,10 +46,7 @@ def serve(
     token = _token(token_file)
     server.check_address(host, token)
     limits = server.Limits(body=max_body, elements=max_elements, k=max_k, queue=queue, timeout=timeout)
-    watched = sys.stderr.isatty()  # by somebody who may wonder; else there are only lines of JSON
-    if watched and not models:
-        typer.echo("Loading the concepts; at the first start Deep Sets is trained on them, half a minute …", err=True)
-    found = server.load(models) if models else server.concepts(verbose=watched)
+    found = server.load(models) if models else server.words()
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)

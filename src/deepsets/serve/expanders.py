@@ -80,6 +80,7 @@ class ServedExpander(Served):
     def _best(self, row: np.ndarray, query: Query) -> list[dict[str, Any]]:
         """Like `BaseExpander.expand`; the exact choice is made among the few that can be in it."""
         assert query.k is not None
+        row = self.model.filter_scores(self.model.ids(query.members), row)
         taken = np.array(sorted({self._place[e] for e in (*query.members, *query.exclude) if e in self._place}))
         near = _at_least(row, query.k + len(taken))
         left = np.ones(len(near), dtype=bool)
