@@ -81,8 +81,10 @@ def train_by_steps(
     model, loss, make, count, epochs, pool, settings
         See `StepData` and `deepsets.train.train`.
     rate, weight_decay : float
-        Of AdamW, or of ``optimizer(groups, rate)``: matrices and kernels decay, biases and scales do not. The rate
-        rises over a tenth of the training and falls as a cosine to 0.
+        Learning rate and weight decay: matrices and kernels decay, biases and scales do not. The rate rises over a
+        tenth of the training and falls as a cosine to 0.
+    optimizer : callable, optional
+        ``optimizer(groups, rate)`` returns a torch optimizer; AdamW by default.
     average : float
         Share of the moving average of the weights that is kept at each step; 0 keeps the last weights.
     bfloat16 : bool

@@ -7,21 +7,45 @@ from typing import Annotated, Any
 
 import typer
 
-from ..distributed.worker_processes import start_server
-
 EngineName = Annotated[str, typer.Option("--engine", help="local (this machine) or ray (a cluster).")]
-Workers = Annotated[int | None, typer.Option(help="How many processes (default: one for each core).", min=1)]
-Address = Annotated[str | None, typer.Option(help="Of a Ray cluster that is there (default: one for this run).")]
+Workers = Annotated[int | None, typer.Option(help="Number of processes (default: one per core).", min=1)]
+Address = Annotated[str | None, typer.Option(help="Address of a running Ray cluster (default: start one).")]
 
 
-def engine_of(name: str, workers: int | None, address: str | None, table: Path | None) -> Any:
-    """The engine, or a word on how the command was written wrong. Asked before other imports."""
+def check_engine(name: str, address: str | None) -> None:
+    """Raise a usage error for options that do not go together.
+
+    Parameters
+    ----------
+    name : str
+        The engine.
+    address : str or None
+        Address of a cluster.
+    """
     if name not in ("local", "ray"):
         raise typer.BadParameter(f"{name!r} is none of local, ray.", param_hint="--engine")
     if address is not None and name != "ray":
-        raise typer.BadParameter("it is for --engine ray.", param_hint="--address")
+        raise typer.BadParameter("it needs --engine ray.", param_hint="--address")
+
+
+def make_engine(name: str, workers: int | None, address: str | None, table: Path | None) -> Any:
+    """Create the engine.
+
+    Parameters
+    ----------
+    name : str
+        ``"local"`` or ``"ray"``.
+    workers : int or None
+        Number of processes.
+    address : str or None
+        Address of a Ray cluster.
+    table : Path or None
+        The table; a folder is read by several processes.
+    """
+    check_engine(name, address)
+    from ..distributed import Engine
+    from ..distributed.worker_processes import start_server
+
     if name == "local" and workers != 1 and table is not None and table.is_dir():
         start_server()
-    from ..distributed import Engine
-
     return Engine(name, workers, address)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..io import TableSets
-from ..io.predictions import columns
+from ..io import model_identity, output_columns
 from ..nn import DeepSet, State
 from ..sets import Sets
 
@@ -102,11 +101,11 @@ class Coder:
         found = torch.stack([net.decode(state, context) for net, state in zip(self.nets, states, strict=True)])
         if not self.estimator:
             values = found[0].numpy()
-            return columns(self.model, values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values)
+            return output_columns(self.model, values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values)
         values = self.model._final(found).numpy()
         if hasattr(self.model, "classes_"):
-            return columns(self.model, values)
-        return columns(self.model, (values[:, 0] if self.model._flat_ else values).astype(np.float32))
+            return output_columns(self.model, values)
+        return output_columns(self.model, (values[:, 0] if self.model._flat_ else values).astype(np.float32))
 
     def merge(self, a: Parts, b: Parts) -> Parts:
         """The states of the unions, set by set."""
@@ -152,14 +151,3 @@ def _one_empty(model: Any, width: int | None, dtype: torch.dtype) -> Sets:
     if getattr(model, "vocabulary_", None):
         return Sets(torch.zeros(0, dtype=torch.long), offsets)
     return Sets(torch.zeros(0, width or 1, dtype=dtype), offsets)
-
-
-def model_identity(model: Any) -> str:
-    """A short text that is another one for other weights, or other layers."""
-    module = model if isinstance(model, nn.Module) else model.network_
-    sees = [(part.append_size, part.condition) for part in module.modules() if isinstance(part, DeepSet)]
-    digest = hashlib.sha256(f"{type(model).__name__} {module} {sees}".encode())
-    for name, tensor in sorted(module.state_dict().items()):
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()[:32]

@@ -11,12 +11,13 @@ import numpy as np
 
 from ..io import TableSets, stream
 from ..io.files import arrow
-from ..io.predictions import answers
-from ..io.reader import _Seen
+from ..io.predictions import prediction_columns
+from ..io.reader import SeenNames
 from ..io.source import Source
 from .engines import Engine
 from .partition import are_few, cut
-from .state_codec import load_model, model_identity
+from ..io import model_identity
+from .state_codec import load_model
 from .work import OUT, Work, finished, part_path, stamps, write_counts
 
 
@@ -68,7 +69,7 @@ class Whole:
                 if source.columns.by is None:  # sets are named by their row, over all files
                     ids = arrow().compute.add(part.ids, first)
                     named = TableSets(part.X, part.sizes, ids, part.z, part.targets, part.per_set)
-                table = arrow().table(answers(self.model, source.check(named), source.naming))
+                table = arrow().table(prediction_columns(self.model, source.check(named), source.naming))
                 sink = sink or arrow().parquet.ParquetWriter(new / OUT, table.schema)
                 sink.write_table(table)
                 sets, rows = sets + len(part), rows + int(part.sizes.sum())
@@ -80,14 +81,14 @@ class Whole:
 
 def _check_once(source: Source, parts: list[tuple[Path, Path]]) -> None:
     """A set whose rows stand in several files had several answers: that is an error."""
-    seen = _Seen(source.naming)
+    seen = SeenNames(source.naming)
     for file, folder in parts:
         if (folder / OUT).exists():
             names = arrow().parquet.read_table(folder / OUT, columns=[source.naming])[source.naming].unique()
             try:
                 seen.add(names, np.arange(len(names)))
             except ValueError as error:
-                what = str(error).split(" comes again")[0]
+                what = str(error).split(" occurs again")[0]
                 raise ValueError(
                     f"{what} has rows in {file} and in a file before it: this model needs all members of a set at "
                     "once, so the rows of a set must stand in one file."

@@ -1,10 +1,9 @@
-"""Models without Python: `torch.export` programs and ONNX files that take sets of any number and any size."""
+"""Models for use without Python: `torch.export` programs and ONNX files for any number of sets of any size."""
 
 from __future__ import annotations
 
 import importlib.util
 import logging
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,20 +13,35 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..files import atomic_path
 from ..sets import Sets
+from .tasks import task_of
 
 
 def export_program(model: nn.Module, sets: Sets, z: Tensor | None = None) -> torch.export.ExportedProgram:
-    """A model as one graph, (Sets[, z]) -> what the model gives, for any number of sets of any size.
+    """Export a model as one graph for any number of sets of any size.
 
+    Parameters
+    ----------
+    model : torch.nn.Module
+        A function of sets, and of z if it is given. It is exported as it is: call `eval()` first.
+    sets : Sets
+        An example: its width and dtype are kept, and whether it has `element_ids` and `weights`; its sizes are not.
+    z : Tensor of shape (B, k), optional
+        An example of what is known of each set.
+
+    Returns
+    -------
+    torch.export.ExportedProgram
+        The graph, (sets[, z]) to the output of the model.
+
+    Examples
+    --------
     >>> from deepsets import nn
     >>> model = nn.DeepSet(nn.mlp(3, 8, 8), nn.mlp(8, 8, 2)).eval()
     >>> program = export_program(model, Sets.from_list([torch.randn(5, 3), torch.randn(2, 3)]))
     >>> program.module()(Sets.from_list([torch.randn(1, 3), [], torch.randn(7, 3)])).shape
     torch.Size([3, 2])
-
-    `sets` (and z, (B, z)) are examples: their widths and dtypes are kept, and whether they have `element_ids` and
-    `weights`; their sizes are not. The model is exported as it is: call `eval()` first.
     """
     shapes = _shapes(sets, z)
     with _open_sizes():
@@ -37,8 +51,25 @@ def export_program(model: nn.Module, sets: Sets, z: Tensor | None = None) -> tor
 
 
 def export_onnx(model: nn.Module, sets: Sets, path: str | Path, z: Tensor | None = None) -> Path:
-    """Writes a model as an ONNX file; inputs values (N, in) and offsets (B + 1,), output answer.
+    """Write a model as an ONNX file.
 
+    Its inputs are values (N, in) and offsets (B + 1,); its output, ``output``, is (B, out) for a model of sets and
+    (N, out) for a model of members. The file holds the weights, up to 2 GB, the limit of the format; it appears when
+    it is complete. Needs the extra ``deepsets[onnx]``.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        A function of sets, and of z if it is given. It is exported as it is: call `eval()` first.
+    sets : Sets
+        An example; if it has `element_ids` or `weights`, the file has inputs of these names. Sizes stay open.
+    path : str or Path
+        The file.
+    z : Tensor of shape (B, k), optional
+        An example; adds an input of this name.
+
+    Examples
+    --------
     >>> import onnxruntime, tempfile
     >>> from deepsets import nn
     >>> model = nn.DeepSet(nn.mlp(3, 8, 8), nn.mlp(8, 8, 2)).eval()
@@ -47,13 +78,8 @@ def export_onnx(model: nn.Module, sets: Sets, path: str | Path, z: Tensor | None
     ...     path = export_onnx(model, example, f"{folder}/model.onnx")
     ...     session = onnxruntime.InferenceSession(path)
     >>> new = Sets.from_list([torch.randn(1, 3), [], torch.randn(7, 3)])
-    >>> session.run(["answer"], {"values": new.values.numpy(), "offsets": new.offsets.numpy()})[0].shape
+    >>> session.run(["output"], {"values": new.values.numpy(), "offsets": new.offsets.numpy()})[0].shape
     (3, 2)
-
-    The answer is (B, out) for a model of sets, (N, out) for one of members. `sets` (and z, (B, z)) are examples: if
-    they have `element_ids` or `weights` the file has these inputs too, and z likewise; all sizes stay open. The weights
-    are in the file up to 2 GB, the limit of the format. The file appears when it is complete. Needs the extra
-    ``deepsets[onnx]``.
     """
     missing = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
     if missing:
@@ -69,14 +95,57 @@ def export_onnx(model: nn.Module, sets: Sets, path: str | Path, z: Tensor | None
     shapes = {name: shape for name, shape in _shapes(sets, z).items() if name in inputs}
     with _open_sizes(), _quiet():
         program = torch.export.export(_Flat(model), (), inputs, dynamic_shapes=shapes)
-        written = torch.onnx.export(program, dynamo=True, verbose=False, output_names=["answer"])
+        written = torch.onnx.export(program, dynamo=True, verbose=False, output_names=["output"])
     assert written is not None
     path = Path(path)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-        new = Path(folder) / path.name
-        written.save(str(new))
-        new.replace(path)
+    with atomic_path(path) as temporary:
+        written.save(str(temporary))
     return path
+
+
+def estimator_onnx(estimator: Any, path: str | Path) -> Path:
+    """Write a fitted estimator as an ONNX file, from features in their own units to the final prediction.
+
+    The file computes `predict_proba` (classifiers, `OddOneOut`) or `predict` (regressors). Inputs: values
+    (N, features), with NaN allowed if the estimator imputes, or ids (N,) of the vocabulary; offsets (B + 1,); z (B, k)
+    if it was fitted with z. Output: (B, out) for estimators of sets, (N, out) for those of members.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted estimator.
+    path : str or Path
+        The file.
+    """
+    name = type(estimator).__name__
+    if hasattr(estimator, "expand") or not hasattr(estimator, "network_"):
+        raise ValueError(f"a {name} cannot be exported to ONNX: wanted an estimator whose predictions are one network.")
+    sizes = [3, 2, 4]  # an example; all sizes stay open
+    vocabulary = getattr(estimator, "vocabulary_", None)
+    width = estimator.n_features_in_
+    values = torch.zeros(sum(sizes), dtype=torch.long) if vocabulary else torch.zeros(sum(sizes), width)
+    sets = Sets(values, torch.tensor([0, *sizes]).cumsum(0))
+    z = torch.zeros(len(sizes), estimator.n_context_) if estimator.n_context_ else None
+    return export_onnx(_Prediction(estimator).eval(), sets, path, z)
+
+
+class _Prediction(nn.Module):
+    """The networks of an estimator and what makes one prediction of their outputs."""
+
+    def __init__(self, estimator: Any) -> None:
+        super().__init__()
+        self.network = estimator.network_
+        self.task = task_of(estimator)
+
+    def forward(self, sets: Sets, z: Tensor | None = None) -> Tensor:
+        outputs = self.network(sets, z)  # (networks, B or N, out)
+        if self.task.classes:
+            return outputs.softmax(-1).mean(0)
+        if self.task.name == "odd-one-out":
+            from ..estimators.odd_one_out import log_softmax
+
+            return torch.stack([log_softmax(each[:, 0], sets) for each in outputs]).exp().mean(0)[:, None]
+        return self.network.unscale(outputs.mean(0))
 
 
 class _Flat(nn.Module):
@@ -95,12 +164,12 @@ class _Flat(nn.Module):
         z: Tensor | None = None,
     ) -> Tensor:
         sets = Sets.unchecked(values, offsets, element_ids, weights)
-        answer = self.model(sets) if z is None else self.model(sets, z)
-        return answer.materialize().values if isinstance(answer, Sets) else answer
+        output = self.model(sets) if z is None else self.model(sets, z)
+        return output.materialize().values if isinstance(output, Sets) else output
 
 
 def _shapes(sets: Sets, z: Tensor | None) -> dict[str, Any]:
-    """Which sizes stay open, and which of them are the same."""
+    """Which sizes stay open, and which of them are equal."""
     count, elements = torch.export.Dim("sets"), torch.export.Dim("elements")
     return {
         "values": {0: elements if sets.element_ids is None else torch.export.Dim("distinct")},
@@ -117,14 +186,14 @@ def _of_sets(shapes: dict[str, Any]) -> Iterator[Any]:
 
 @contextmanager
 def _open_sizes() -> Iterator[None]:
-    """Lets a size be 0 or 1 later when it was not in the example: torch otherwise takes these as special cases."""
-    with torch.fx.experimental._config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]  # made at import
+    """Allow a size of 0 or 1 later that was not in the example; torch treats these as special cases otherwise."""
+    with torch.fx.experimental._config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]  # created at import
         yield
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silences what torch and onnxscript say about themselves, not about the model."""
+    """Silence messages of torch and onnxscript about themselves."""
     # "torchvision is not installed", "Attribute type is ambiguous"
     loggers = [logging.getLogger(name) for name in ("torch.onnx._internal.exporter._registration", "onnx_ir")]
     before = [logger.level for logger in loggers]

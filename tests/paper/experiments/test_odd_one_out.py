@@ -11,15 +11,12 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from deepsets import Sets
-from deepsets.nn import DeepSet
 from deepsets.testing import assert_equivariant
-from deepsets.train import Batch, CheckpointError
 from paper import Record, Trial
 from paper.datasets.celeba import moved, odd_sets, pairs, pool_for
 from paper.experiments import odd_one_out
 from paper.experiments.odd_networks import Traits, ours, pooled, published, without_encoder
 from paper.experiments.odd_one_out import figure
-from paper.steps import train_by_steps
 
 # ----------------------------------------------------------------------------------------------------------------- sets
 
@@ -166,72 +163,3 @@ def test_any_number_of_odd_digits(tmp_path):
     found = {(row.data, row.metric): row.value for row in outcome.measures}
     assert found["1 odd of 16", "accuracy"] > 0.8  # chance is 0.06
     assert found["0 to 3 odd of 16", "F1"] > 0.7 and found["0 to 3 odd of 16", "all 16 right"] > 0.4
-
-
-# --------------------------------------------------------------------------------------------------------- the trainer
-
-
-def tiny(folder, **other):
-    """One epoch of two steps on four sets of one number."""
-    values = torch.arange(8.0)[:, None]
-    model = DeepSet(nn.Linear(1, 2), nn.Linear(2, 1), pool="sum")
-
-    def make(rows, done):
-        seen.append((rows.tolist(), done))
-        return Batch(Sets(values[rows], torch.arange(len(rows) + 1)), values[rows])
-
-    def loss(model, batch):
-        return (model(batch.sets) - batch.y).square().sum(), len(batch.y)
-
-    seen = []
-    train_by_steps(model, loss, make, 8, **{"epochs": 2, "rate": 1e-2, "pool": 4, "seed": 0, "folder": folder} | other)
-    return model, seen
-
-
-def test_every_row_comes_once_an_epoch_and_make_hears_how_far_it_is(tmp_path):
-    _, seen = tiny(tmp_path)
-    assert [done for _, done in seen] == [0.125, 0.375, 0.625, 0.875]
-    for epoch in (seen[:2], seen[2:]):
-        assert sorted(row for rows, _ in epoch for row in rows) == list(range(8))
-
-
-def test_fewer_rows_than_a_step_takes_and_losses_without_bounds_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="a step takes 16 rows of the data, found 8 in all"):
-        tiny(tmp_path, pool=16)
-    with pytest.raises(ValueError, match=r"the loss is (inf|nan) at step \d+ of 80: try a smaller rate"):
-        tiny(tmp_path, rate=1e30, epochs=40)
-
-
-def test_rows_that_do_not_fill_a_step_wait_for_another_epoch(tmp_path):
-    _, seen = tiny(tmp_path, pool=3, epochs=30)
-    assert [len(rows) for rows, _ in seen] == [3] * 60
-    assert all(len({*first, *second}) == 6 for (first, _), (second, _) in zip(seen[::2], seen[1::2], strict=True))
-    assert {row for rows, _ in seen for row in rows} == set(range(8))
-
-
-def test_products_in_bfloat16_leave_weights_in_float32_and_learn_nearly_the_same(tmp_path):
-    models = []
-    for half in (False, True):
-        torch.manual_seed(0)
-        models.append(tiny(tmp_path / str(half), bfloat16=half, epochs=20, average=0.0)[0])
-    exact, rough = ([p.detach() for p in model.parameters()] for model in models)
-    assert all(p.dtype == torch.float32 for p in rough)
-    assert any(not torch.equal(a, b) for a, b in zip(exact, rough, strict=True))
-    for a, b in zip(exact, rough, strict=True):
-        assert_close(a, b, rtol=0.1, atol=0.05)
-
-
-def test_another_optimizer_and_the_last_weights_may_be_asked_for(tmp_path):
-    torch.manual_seed(0)
-    first, _ = tiny(tmp_path / "a", optimizer=torch.optim.Adamax, average=0.0)
-    torch.manual_seed(0)
-    second, _ = tiny(tmp_path / "b", average=0.0)
-    assert not torch.equal(first.rho.weight, second.rho.weight)
-
-
-def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
-    tiny(tmp_path, settings={"points": 100})
-    _, seen = tiny(tmp_path, settings={"points": 100})
-    assert seen == []  # nothing was left to do
-    with pytest.raises(CheckpointError, match=r"epochs was 2 and is 3, points was 100 and is 50\. .* without --resume"):
-        tiny(tmp_path, epochs=3, settings={"points": 50})
