@@ -128,7 +128,9 @@ def _features(columns: dict[str, Any], offsets: torch.Tensor) -> Sets | list[lis
     with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
         for i, (name, column) in enumerate(columns.items()):
             values[:, i] = numbers(column, name)
-    return Sets(torch.from_numpy(values), offsets, ensure_finite=False)  # NaN passes: estimators impute it, or refuse it
+    return Sets(
+        torch.from_numpy(values), offsets, ensure_finite=False
+    )  # NaN passes: estimators impute it, or refuse it
 
 
 def _whole(table: Any, name: str, shape: Shape) -> Any:
