@@ -167,6 +167,8 @@ class SetEstimator(Interpretation, StoredHeads, TableEstimator):
     def _finish_fit(self, held: dict[str, np.ndarray], task: Task, weight: np.ndarray | None) -> None:
         heads = self.heads_
         answers = heads.choose(held, task, weight)
+        if heads.deep is not None:
+            heads.deep.double_pooling()
         self.mergeable_ = self._is_mergeable()
         self.head_weights_ = dict(heads.weights)
         self.head_losses_ = {}
@@ -254,7 +256,7 @@ class SetEstimator(Interpretation, StoredHeads, TableEstimator):
                 on_epoch=self.on_epoch,
                 progress=self.verbose,
             )
-        networks.cpu().eval()
+        networks.cpu().eval().double_pooling()
         return self
 
     # ------------------------------------------------------------------------------------------ states, answers
