@@ -53,7 +53,9 @@ def learned(count: int = 61_127) -> list[dict[str, object]]:
         return network.rest(network.first(pooled + network.encode_elements(ids, None)))
 
     ways = {
-        "scorer": lambda: scorer.scores(network.encode_queries(Sets(network.encode_elements(ids[:5], None), torch.tensor([0, 5])), None)),
+        "scorer": lambda: scorer.scores(
+            network.encode_queries(Sets(network.encode_elements(ids[:5], None), torch.tensor([0, 5])), None)
+        ),
         "plain forward pass": plain,
         "the one matrix product": lambda: torch.mm(keys, weight, out=space),
     }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -79,16 +81,21 @@ def train_by_steps(
     model, loss, make, count, epochs, pool, settings
         See `StepData` and `deepsets.train.train`.
     rate, weight_decay : float
-        Of AdamW, or of ``optimizer(groups, rate)``: matrices and kernels decay, biases and scales do not. The rate
-        rises over a tenth of the training and falls as a cosine to 0.
+        Learning rate and weight decay: matrices and kernels decay, biases and scales do not. The rate rises over a
+        tenth of the training and falls as a cosine to 0.
+    optimizer : callable, optional
+        ``optimizer(groups, rate)`` returns a torch optimizer; AdamW by default.
     average : float
         Share of the moving average of the weights that is kept at each step; 0 keeps the last weights.
     bfloat16 : bool
-        Compute matrix products and convolutions in bfloat16; 1.5 to 2 times as fast where the processor has
-        instructions for it.
+        Compute matrix products and convolutions in bfloat16, where the system supports it; 1.5 to 2 times as fast where
+        the processor has instructions for it.
     seed, folder, progress
         Seed, folder of the checkpoint, and whether to show a progress bar.
     """
+
+    def clip(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], 1.0)
 
     def make_optimizer(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         groups = [
@@ -97,7 +104,7 @@ def train_by_steps(
         ]
         made = (optimizer or partial(torch.optim.AdamW, fused=True))(groups, rate)
         # Clipped in the precision of the weights, unlike in the loop: the stored results were computed so.
-        made.register_step_pre_hook(lambda *_: nn.utils.clip_grad_norm_(parameters, 1.0) and None)
+        made.register_step_pre_hook(clip)
         return made
 
     chosen = {"rate": rate, "weight_decay": weight_decay, **(settings or {})}
@@ -105,5 +112,17 @@ def train_by_steps(
     train(
         model, loss, data,
         epochs=epochs, warmup=0.1, clip=None, micro_elements=None, optimizer=make_optimizer, average_weights=average,
-        autocast=torch.bfloat16 if bfloat16 else None, seed=seed, checkpoint_dir=folder, progress=progress,
+        autocast=torch.bfloat16 if bfloat16 and supports_bfloat16() else None,
+        seed=seed, checkpoint_dir=folder, progress=progress,
     )  # fmt: skip
+
+
+@cache
+def supports_bfloat16() -> bool:
+    """Return whether torch can compute in bfloat16 here, tried in a process of its own.
+
+    On some virtual machines whose processor has AMX, it fails with "could not create a primitive", or the process ends
+    with an illegal instruction.
+    """
+    code = "import torch; a = torch.ones(64, 64).bfloat16(); a @ a; torch.conv2d(a[None, None], a[None, None, :3, :3])"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""`deepsets expand`: from a few words to more like them."""
+"""`deepsets expand`: from a few elements of a set to more of them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from .engine import Address, EngineName, Workers, engine_of
-from .output import sentences, show_json
+from .engine import Address, EngineName, Workers, check_engine, make_engine
+from .errors import user_errors
+from .output import progress, show_json
 
 
-@sentences
+@user_errors
 def expand(
     words: Annotated[list[str] | None, typer.Argument(help='Members of a set; "grand piano" or grand_piano.')] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many to find.")] = 10,
-    model: Annotated[Path | None, typer.Option(help="A folder of `fit --task expansion` (default: WordNet).")] = None,
+    model: Annotated[str | None, typer.Option(help="A folder of `fit --task expansion` (default: WordNet).")] = None,
     method: Annotated[
-        str | None, typer.Option(help="bayesian-sets, deep-sets or nearest-vectors, where no model is given.")
+        str | None, typer.Option(help="bayesian-sets, deep-sets or nearest-vectors, without --model.")
     ] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="Not to be found; may be given several times.")] = None,
-    fits: Annotated[bool, typer.Option("--fits", help="Show how well each of the words goes with the others.")] = False,
-    file: Annotated[Path | None, typer.Option("--from", help="A text file with more words, one a line.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Never returned; may be given several times.")] = None,
+    fits: Annotated[bool, typer.Option("--fits", help="Show how well each word fits the others.")] = False,
+    file: Annotated[Path | None, typer.Option("--from", help="A text file with more words, one per line.")] = None,
     candidates: Annotated[
-        Path | None, typer.Option(help="A table of candidates, or a folder of Parquet files, to look in instead.")
+        str | None, typer.Option(help="A table or folder of Parquet files with candidates to search; path or URI.")
     ] = None,
     element: Annotated[str | None, typer.Option(help="The column with the names of the candidates.")] = None,
     engine: EngineName = "local",
@@ -33,11 +34,11 @@ def expand(
     address: Address = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Finds what goes with a few words: other members of the set that they are from.
+    """Find more elements of the set that a few words belong to.
 
-    Without a model the words are English nouns, of concepts that come with the library. Capitals do not matter.
-    With --candidates, names and features of candidates are read from files, which may be larger than memory; the model
-    must be one that scores features.
+    Without a model the words are English nouns of concepts that come with the library. Case does not matter. With
+    --candidates, names and features of candidates are read from files, which may be larger than memory; the model must
+    be one that scores features.
 
     \b
     Examples:
@@ -48,28 +49,30 @@ def expand(
       deepsets expand --model songs/ s17 s23 --candidates shards/ --element song
     """
     if model is not None and method is not None:
-        raise typer.BadParameter("a model has its method already.", param_hint="--method")
-    asked = [*(words or []), *(_lines(file) if file else [])]
-    if not asked or not all(word.strip() for word in asked):
+        raise typer.BadParameter("a model folder has its own method.", param_hint="--method")
+    query = [*(words or []), *(_lines(file) if file else [])]
+    if not query or not all(word.strip() for word in query):
         raise typer.BadParameter(
-            "give at least one word, and none that is empty, or a file of words by --from.", param_hint="WORDS"
+            "give at least one word, and no empty one, or a file of words with --from.", param_hint="WORDS"
         )
-    where = engine_of(engine, workers, address, candidates)
+    check_engine(engine, address)
     if candidates is not None:
         if model is None or element is None or fits:
             raise typer.BadParameter(
-                "candidates in files need --model and --element, and have no --fits.", param_hint="--candidates"
+                "candidates in files need --model and --element, and cannot be used with --fits.",
+                param_hint="--candidates",
             )
-        _from_files(model, asked, candidates, k, element, exclude or [], where, as_json)
+        run = make_engine(engine, workers, address)
+        _from_files(model, query, candidates, k, element, exclude or [], run, as_json)
         return
     if engine != "local" or element is not None:
-        raise typer.BadParameter("it goes with --candidates.", param_hint="--element" if element else "--engine")
+        raise typer.BadParameter("it needs --candidates.", param_hint="--element" if element else "--engine")
     from ..expand import odd_member
 
     expander = _expander(model, method, quiet=as_json)
-    spelled = _Spelling(expander.vocabulary_)
-    query = list(dict.fromkeys(spelled(word) for word in asked))
-    found = expander.expand(query, k, exclude=[spelled(word) for word in exclude or []])
+    query = _spelled(expander, query)
+    found = expander.expand(query, k, exclude=_spelled(expander, exclude or []))
+    query = [element for element in query if expander.find(element) is not None]  # unknown ones are noted
     members = _members(expander, query) if fits and len(query) > 1 else []
     place = odd_member(expander, query)
     odd = None if place is None else query[place]
@@ -78,19 +81,19 @@ def expand(
         show_json(answer | ({"fits": members} if fits else {}))
         return
     scores = expander.score(query)
-    least = float(np.median(scores[np.isfinite(scores)]))  # what a stranger gets
+    least = float(np.median(scores[np.isfinite(scores)]))  # the score of an unrelated element
     _table([(c.element, c.score) for c in found], least)
     if members:
-        typer.echo("\nHow well each goes with the others, from 0, a stranger, to 1, the best there is:")
+        typer.echo("\nHow well each fits the others, from 0 (unrelated) to 1 (best):")
         _table([(m["element"], m["fit"]) for m in members], 0.0, 1.0)
     if odd is not None:
         typer.echo(f"\n{odd} does not seem to belong to the others.")
 
 
 def _from_files(
-    model: Path,
+    model: str,
     query: list[str],
-    candidates: Path,
+    candidates: str,
     k: int,
     element: str,
     exclude: list[str],
@@ -99,14 +102,16 @@ def _from_files(
 ) -> None:
     from .. import distributed
 
-    found = distributed.expand(model, query, candidates, k, element=element, exclude=exclude, engine=engine)
+    with progress("candidates", None, as_json) as advance:
+        options: dict[str, Any] = {"element": element, "exclude": exclude, "engine": engine, "progress": advance}
+        found = distributed.expand(model, query, candidates, k, **options)
     if as_json:
         show_json({"query": query, "answers": [candidate._asdict() for candidate in found]})
     else:
         _table([(c.element, c.score) for c in found], min(c.score for c in found))
 
 
-def _expander(model: Path | None, method: str | None, quiet: bool) -> Any:
+def _expander(model: str | None, method: str | None, quiet: bool) -> Any:
     from ..expand import BaseExpander
     from ..expand.concepts import METHODS, concept_expander
 
@@ -121,26 +126,15 @@ def _expander(model: Path | None, method: str | None, quiet: bool) -> Any:
         raise ValueError(f"{model} holds a {type(expander).__name__}: wanted a model of `fit --task expansion`.")
     if expander.n_context_:
         raise ValueError(
-            f"{model} wants a vector z of {expander.n_context_} numbers with each query: ask it in Python."
+            f"{model} needs a vector z of {expander.n_context_} numbers with each query: use it from Python."
         )
     return expander
 
 
-class _Spelling:
-    """Words as they are typed to elements of a vocabulary: the same letters, or but for capitals and underscores."""
-
-    def __init__(self, vocabulary: list[Any]) -> None:
-        self.exact = {str(element): element for element in vocabulary}
-        self.loose: dict[str, Any] = {}
-        for element in vocabulary:
-            self.loose.setdefault(_plain(str(element)), element)
-
-    def __call__(self, word: str) -> Any:
-        return self.exact.get(word, self.loose.get(_plain(word), word))
-
-
-def _plain(word: str) -> str:
-    return " ".join(word.replace("_", " ").casefold().split())
+def _spelled(expander: Any, words: list[str]) -> list[Any]:
+    """Words as typed to elements of the vocabulary; words that are not known stay as they are."""
+    places = [(word, expander.find(word)) for word in words]
+    return list(dict.fromkeys(word if i is None else expander.vocabulary_[i] for word, i in places))
 
 
 def _lines(file: Path) -> list[str]:
@@ -149,22 +143,22 @@ def _lines(file: Path) -> list[str]:
 
 
 def _members(expander: Any, query: list[Any]) -> list[dict[str, Any]]:
-    """Of each member its score among the others, and what that is between a stranger (0) and the best there is (1)."""
+    """The score of each member given the others, and its share between an unrelated element (0) and the best (1)."""
     place = {element: i for i, element in enumerate(expander.vocabulary_)}
     ids = [place[element] for element in query]
     scores = expander.scores([[other for other in query if other != element] for element in query])
     own = scores[range(len(ids)), ids]
     out = []
     for row, score, fits, element in zip(np.delete(scores, ids, axis=1), own, expander.fits(query), query, strict=True):
-        strangers = row[np.isfinite(row)]
-        usual, best = (np.median(strangers), max(strangers.max(), score)) if len(strangers) else (score, score)
+        others = row[np.isfinite(row)]
+        usual, best = (np.median(others), max(others.max(), score)) if len(others) else (score, score)
         share = (score - usual) / (best - usual) if np.isfinite(score) and best > usual else 0.0
         out.append({"element": element, "score": float(fits), "fit": float(max(share, 0.0))})
     return out
 
 
 def _table(rows: list[tuple[Any, float]], least: float, most: float = -np.inf) -> None:
-    """Element, bar and score; the bar is empty at `least`, and full at `most` or, where that is more, at the best."""
+    """Print element, bar and score; the bar is empty at `least`, and full at `most` or at the best score if higher."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..nn import Pooling
-from ..nn.segment import segment_max, segment_sum
+from ..nn.kernels import segment_max, segment_sum
 from ..nn.state import Parts
 from ..sets import Sets
 from .columns import Category, Columns

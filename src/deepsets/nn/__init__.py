@@ -4,6 +4,7 @@ from .attention import InducedSetAttention, SetAttention
 from .attention_pooling import GatedAttentionPooling, SeedAttentionPooling
 from .deepset import DeepSet
 from .equivariant import Equivariant, EquivariantBlock
+from .kernels import segment_max, segment_min, segment_sum
 from .leave_one_out import leave_one_out
 from .norm import SetDropout, SetNorm, Standardize
 from .padded import PaddedInput
@@ -17,7 +18,6 @@ from .reductions import (
     StdPooling,
     SumPooling,
 )
-from .segment import segment_max, segment_min, segment_sum
 from .sequential import SetLayer, SetSequential, mlp
 from .sorted_pooling import QuantilePooling, SortPooling
 from .state import State

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from ..sets import Sets
+from .kernels import segment_softmax_sum
 from .pooling import Pooling, named
-from .reductions import below_peak, merged_peak, shift
-from .segment import segment_sum
+from .reductions import merged_peak, shift
 from .sequential import reset_children
 from .state import Parts
 
@@ -29,13 +29,8 @@ class _SoftmaxPooling(Pooling):
         scores, values = self.scored(sets)
         if dtype is not None:
             scores, values = scores.to(dtype), values.to(dtype)
-        peak, relative = below_peak(scores, sets)
-        weight = relative.exp()
-        if sets.weights is not None:
-            weight = weight * sets.weights.to(weight.dtype)[:, None]
-        # One head after another: the products of all heads at once would be H times the size of the members.
-        heads = [segment_sum(weight[:, h, None] * values[:, h % values.shape[1]], sets) for h in range(weight.shape[1])]
-        return {"peak": peak, "exp": segment_sum(weight, sets), "sum": torch.stack(heads, dim=1)}
+        peak, total, sums = segment_softmax_sum(scores, values, sets, sets.weights)
+        return {"peak": peak, "exp": total, "sum": sums}
 
     def attended(self, parts: Parts) -> Tensor:
         """Return the weighted means, (B, H, D); 0 for an empty set."""

@@ -9,11 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..sets import Sets
-from .broadcast import Activation, add_spread_
+from .kernels import Activation, add_broadcast_, extremum_with_values
 from .norm import SetDropout, SetNorm
 from .pooling import PoolSpec, pooling
 from .reductions import _Extreme
-from .segment import tapped_extremum
 from .sequential import SetLayer, reset_children
 
 Form = Literal["full", "factored", "channel"]
@@ -110,13 +109,13 @@ class Equivariant(SetLayer):
             each = sets.map(lambda x: F.linear(x, self.member.weight))
             context = F.linear(-pooled, gamma, self.member.bias)
         flat = each.materialize()
-        return flat.with_values(add_spread_(flat.values, context, flat, self.activation))
+        return flat.with_values(add_broadcast_(flat.values, context, flat, self.activation))
 
     def _pooled(self, sets: Sets) -> tuple[Sets, Tensor]:
         """Sets to continue with, and their pooled vectors, (B, pooled)."""
         plain = sets.element_ids is None and sets.weights is None and not torch.compiler.is_compiling()
         if plain and isinstance(self.pool, _Extreme):
-            values, pooled = tapped_extremum(sets.values, sets, "amax" if self.pool.sign > 0 else "amin")
+            values, pooled = extremum_with_values(sets.values, sets, self.pool.sign)
             return sets.with_values(values), pooled
         return sets, self.pool(sets)
 

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from ..sets import Sets, to_offsets
 from .deepset import DeepSet
+from .kernels import segment_max, segment_sum
 from .pooling import ConcatPooling, Pooling
 from .reductions import StdPooling, _Extreme, _LinearPooling
-from .segment import segment_max, segment_sum
 from .sequential import SetLayer
 
 

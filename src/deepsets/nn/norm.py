@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..sets import Sets
-from .segment import segment_sum
+from .kernels import segment_broadcast, segment_sum
 from .sequential import SetLayer
 
 
@@ -76,9 +76,9 @@ class SetNorm(SetLayer):
 
     def _any_sizes(self, sets: Sets) -> Tensor:
         mean = _mean_over_sets(sets.values.mean(1, keepdim=True), sets)
-        centred = sets.values - sets.broadcast(mean)
+        centred = sets.values - segment_broadcast(mean, sets)
         variance = _mean_over_sets(centred.square().mean(1, keepdim=True), sets)
-        return centred * sets.broadcast((variance + self.eps).rsqrt())
+        return centred * segment_broadcast((variance + self.eps).rsqrt(), sets)
 
     def _equal_sizes(self, sets: Sets) -> Tensor:
         """Treat all members of a set as one row of a layer norm: half the time, forward and backward."""
@@ -118,9 +118,9 @@ class Standardize(SetLayer):
     def forward(self, sets: Sets) -> Sets:
         """Map sets with values (N, D) to sets with values (N, D)."""
         sets = sets.materialize()
-        centred = sets.values - sets.broadcast(_mean_over_sets(sets.values, sets))
+        centred = sets.values - segment_broadcast(_mean_over_sets(sets.values, sets), sets)
         variance = _mean_over_sets(centred.square().mean(1, keepdim=True), sets)
-        return sets.with_values(centred * sets.broadcast((variance + self.eps).rsqrt()))
+        return sets.with_values(centred * segment_broadcast((variance + self.eps).rsqrt(), sets))
 
     def extra_repr(self) -> str:
         """Describe the layer in its `repr`."""
@@ -160,7 +160,7 @@ class SetDropout(SetLayer):
             return sets
         sets = sets.materialize()
         keep = torch.full((sets.shape[0], sets.width), 1 - self.p, dtype=sets.dtype, device=sets.device).bernoulli()
-        return sets.with_values(sets.values * sets.broadcast(keep / (1 - self.p)))
+        return sets.with_values(sets.values * segment_broadcast(keep / (1 - self.p), sets))
 
     def extra_repr(self) -> str:
         """Describe the layer in its `repr`."""

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ..sets import Sets
+from .kernels import segment_exp_sum, segment_max, segment_min, segment_moments, segment_sum
 from .pooling import Pooling, named
-from .segment import segment_max, segment_min, segment_sum
 from .state import Parts
 
 
@@ -55,6 +55,10 @@ class SumPooling(_LinearPooling):
     def finish(self, parts: Parts) -> Tensor:
         """Compute the pooled vectors, (B, D), from a state."""
         return parts["sum"]
+
+    def forward(self, sets: Sets) -> Tensor:
+        """Sum the members of each set, (B, D); the state, with its counts, is not needed."""
+        return segment_sum(sets.values, sets, sets.weights)
 
 
 @named("mean")
@@ -104,10 +108,8 @@ class StdPooling(Pooling):
     def state(self, sets: Sets, dtype: torch.dtype | None = None) -> Parts:
         """Reduce the members of each set to the state."""
         sets = _cast(sets.materialize(), dtype)
-        count = sets.counts
-        mean = segment_sum(sets.values, sets, sets.weights) / _at_least(count)[:, None]
-        squares = segment_sum((sets.values - sets.broadcast(mean)).square(), sets, sets.weights)
-        return {"count": count, "mean": mean, "squares": squares}
+        mean, squares = segment_moments(sets.values, sets, sets.weights)
+        return {"count": sets.counts, "mean": mean, "squares": squares}
 
     def finish(self, parts: Parts) -> Tensor:
         """Compute the pooled vectors, (B, D), from a state."""
@@ -203,8 +205,8 @@ class LogSumExpPooling(Pooling):
     def state(self, sets: Sets, dtype: torch.dtype | None = None) -> Parts:
         """Reduce the members of each set to the state."""
         sets = _cast(sets.materialize(), dtype)
-        peak, relative = below_peak(sets.values, sets)
-        return {"peak": peak, "exp": segment_sum(relative.exp(), sets, sets.weights)}
+        peak, total = segment_exp_sum(sets.values, sets, sets.weights)
+        return {"peak": peak, "exp": total}
 
     def finish(self, parts: Parts) -> Tensor:
         """Compute the pooled vectors, (B, D), from a state."""
@@ -215,16 +217,6 @@ class LogSumExpPooling(Pooling):
         """Compute the state of the unions of two batches of sets, set by set."""
         peak = merged_peak(a, b)
         return {"peak": peak, "exp": a["exp"] * shift(a, peak) + b["exp"] * shift(b, peak)}
-
-
-def below_peak(values: Tensor, sets: Sets) -> tuple[Tensor, Tensor]:
-    """Return the largest value of each set, (B, D), and all values relative to it, (N, D): exponentials are at most 1.
-
-    A member of weight 0 is absent, so it must not set the peak: the others could vanish beside it.
-    """
-    peak = MaxPooling().state(sets.with_values(values.detach()))["best"]
-    relative = values - sets.broadcast(peak)
-    return peak, relative if sets.weights is None else relative.clamp(max=0)
 
 
 def merged_peak(a: Parts, b: Parts) -> Tensor:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ..sets import Sets
+from .kernels import check_rows, segment_sum
 from .pooling import Pooling, named
-from .segment import check_rows, segment_sum
 
 
 def _sort_members(sets: Sets) -> Tensor:

@@ -92,7 +92,7 @@ class ArrayConversions(Ragged):
         if isinstance(mask, str):
             if mask != "nan":
                 raise ValueError(f"the mask must be an array (B, M) or 'nan', found {mask!r}.")
-            mask = ~padded.isnan().reshape(*padded.shape[:2], -1).all(-1)
+            mask = ~(padded.isnan().flatten(2).all(-1) if padded.ndim > 2 else padded.isnan())
         mask = as_tensor(mask, "the mask")
         if mask.shape != padded.shape[:2]:
             raise ValueError(

@@ -107,7 +107,7 @@ class TableConversions(Ragged):
         values = sets.values.detach().numpy()
         if values.ndim > 2:
             raise ValueError(f"a table has one column per feature; these elements have shape {values.shape[1:]}.")
-        values = values.reshape(len(values), -1)
+        values = values.reshape(len(values), sets.width)
         names = list(columns) if columns is not None else [f"x{i}" for i in range(sets.width)]
         if len(names) != sets.width:
             raise ValueError(f"found {len(names)} names for {sets.width} features.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -49,21 +50,18 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device) -> Batch:
         """Move all parts to a device; parts that are there already are not copied."""
-        return Batch(*(part if part is None or part.device == device else part.to(device) for part in self))
+        parts = (part if part is None or part.device == device else part.to(device) for part in self)
+        return Batch(*parts)  # type: ignore[arg-type]
 
 
 @runtime_checkable
 class BatchSource(Protocol):
-    """What `train` asks of data that is neither a `Batch` nor a plain collection of batches.
-
-    Attributes
-    ----------
-    settings : mapping
-        JSON-able description of the data. A checkpoint is resumed only if it has the same one.
-    """
+    """What `train` asks of data that is neither a `Batch` nor a plain collection of batches."""
 
     @property
-    def settings(self) -> Mapping[str, Any]: ...
+    def settings(self) -> Mapping[str, Any]:
+        """JSON-able description of the data; a checkpoint is resumed only if it has the same one."""
+        ...
 
     def epoch(self, epoch: int, *, seed: int, start: int, rank: int, world: int) -> tuple[int, Iterator[Batch | None]]:
         """Batches of one epoch for one process.
@@ -215,7 +213,7 @@ def pieces(sizes: np.ndarray, most: int) -> list[slice]:
     """Cut a batch of sets of these sizes where its elements pass a multiple of `most`."""
     share = (np.cumsum(sizes) - sizes / 2) // most
     cuts = [0, *(np.flatnonzero(np.diff(share)) + 1).tolist(), len(sizes)]
-    return [slice(start, stop) for start, stop in zip(cuts[:-1], cuts[1:], strict=True)]
+    return [slice(start, stop) for start, stop in pairwise(cuts)]
 
 
 def micro_batches(batch: Batch, most: int | None) -> Iterable[Batch]:

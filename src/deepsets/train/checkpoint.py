@@ -71,7 +71,7 @@ def load(path: Path) -> Content:
     try:
         content = path.read_bytes()
         length = int.from_bytes(content[:8], "little")
-        metadata = json.loads(content[8 : 8 + length])["__metadata__"]
+        metadata = json.loads(content[8 : 8 + length]).get("__metadata__", {})
         if metadata.get("format") != _FORMAT:
             raise CheckpointError(
                 f"{path} is not a checkpoint of this version: found format {metadata.get('format')!r}, expected "
@@ -81,7 +81,7 @@ def load(path: Path) -> Content:
         if hashlib.sha256(content.replace(checksum.encode(), _NO_CHECKSUM.encode(), 1)).hexdigest() != checksum:
             raise _DamagedError(f"{path} is damaged: its content does not match its checksum.")
         return safetensors.torch.load(content), json.loads(metadata["facts"])
-    except (SafetensorError, OSError, KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+    except (SafetensorError, OSError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         if isinstance(error, CheckpointError):
             raise
         raise _DamagedError(f"{path} cannot be read as a checkpoint, it may be cut short or damaged: {error}") from None

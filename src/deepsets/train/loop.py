@@ -180,9 +180,9 @@ def train(
                     loss_sum, loss_count = 0.0, 0.0
                     batch = next(batches)
                     for piece in [] if batch is None else micro_batches(batch, micro_elements):
-                        piece = piece if subset is None else piece._replace(sets=piece.sets.sample(subset))
+                        seen = piece if subset is None else piece._replace(sets=piece.sets.sample(subset))
                         with mixed_precision():
-                            total, count = loss(model, piece.to(where))
+                            total, count = loss(model, seen.to(where))
                         total.backward()
                         loss_sum, loss_count = loss_sum + float(total.detach()), loss_count + float(count)
                     totals = (loss_sum, loss_count, float(stop.is_set()))

@@ -226,13 +226,14 @@ def test_options_out_of_range_are_refused(options, message):
 
 
 def test_model_and_batches_are_moved_to_the_device_of_the_training(monkeypatch):
-    moved = []
-    monkeypatch.setattr(torch.nn.Module, "to", lambda self, device: moved.append(("model", device)))
-    plain = Batch.to
-    monkeypatch.setattr(Batch, "to", lambda self, device: moved.append(("batch", device)) or plain(self, device))
-    fitted(epochs=1, batch_size=10, device="cpu", validation=data(4))
+    net, moved = model(), []
+    for kind in (torch.nn.Module, Batch):
+        plain = kind.to
+        patched = lambda self, device, k=kind, p=plain: moved.append((k, device)) or p(self, device)  # noqa: E731
+        monkeypatch.setattr(kind, "to", patched)
+    fitted(net, epochs=1, batch_size=10, device="cpu", validation=data(4))
     cpu = torch.device("cpu")
-    assert moved == [("model", cpu)] + [("batch", cpu)] * 5
+    assert moved == [(torch.nn.Module, cpu)] + [(Batch, cpu)] * 5
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])

@@ -1,4 +1,4 @@
-"""Train under torchrun and write the result of the first process: run by test_data_parallel.py, which does the same alone."""
+"""Train under torchrun and write the result of the first process: run by test_data_parallel.py."""
 
 import sys
 from pathlib import Path
