@@ -5,9 +5,12 @@ import os
 import torch
 from hypothesis import HealthCheck, settings
 
+from deepsets.nn import kernel_ops
+
 _COMMON = {"deadline": None, "database": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("fixed", derandomize=True, max_examples=25, **_COMMON)
 settings.register_profile("random", derandomize=False, max_examples=50, **_COMMON)
+kernel_ops.checks = True  # kernels trust their offsets; in tests they check them
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 

@@ -55,11 +55,11 @@ class TableEstimator(BaseEstimator):
                 least = _AT_LEAST[name]
                 whole = isinstance(least, int)
                 kind = numbers.Integral if whole else numbers.Real
-                if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
+                if isinstance(value, bool) or not isinstance(value, kind) or not float(value) >= least:
                     raise ValueError(
                         f"{name} must be {'an integer' if whole else 'a number'} of at least {least}, found {value!r}."
                     )
-            if name in _SHARES and (not isinstance(value, numbers.Real) or not 0 <= value <= 1):
+            if name in _SHARES and (not isinstance(value, numbers.Real) or not 0 <= float(value) <= 1):
                 raise ValueError(f"{name} must be a number between 0 and 1, found {value!r}.")
 
     def _check_fitted(self) -> None:
@@ -196,7 +196,8 @@ class TableEstimator(BaseEstimator):
 
         """
         self._check_fitted()
-        tensors, facts = {}, {name: getattr(self, name) for name in self._FACTS if hasattr(self, name)}
+        tensors: dict[str, torch.Tensor] = {}
+        facts: dict[str, Any] = {name: getattr(self, name) for name in self._FACTS if hasattr(self, name)}
         for key, encoder in (("encoder", self.encoder_), ("context", self.context_)):
             facts[key] = None
             if encoder is not None:

@@ -120,9 +120,9 @@ def fit_deep(
     data = Batch(sets, torch.cat([y, torch.from_numpy(seen)], dim=1), context)
     validation = None
     if patience is not None and folds:
-        held = torch.from_numpy((seen == 0).astype(np.float32))
-        some = held.any(1).nonzero().squeeze(1)
-        validation = Batch(sets, torch.cat([y, held], dim=1), context).take(some)
+        unseen = torch.from_numpy((seen == 0).astype(np.float32))
+        some = unseen.any(1).nonzero().squeeze(1)
+        validation = Batch(sets, torch.cat([y, unseen], dim=1), context).take(some)
     history = train(
         networks,
         loss_of(task),

@@ -159,6 +159,7 @@ class Heads:
         rest = {f"summary.{name}": part for name, part in summary.items()}
         if self.deep is not None:
             members = self.deep.members(encoded.sets, encoded.network_context())
+            members = members.with_values(members.values.double())
             each = (
                 [members]
                 if self.deep.channelwise

@@ -21,7 +21,7 @@ from .interpretation import Interpretation
 from .network import DEFAULT_POOL, SetNetworks, is_mergeable
 from .stored_heads import StoredHeads
 from .summaries import Summaries
-from .targets import set_weights, target_column
+from .targets import one_per_set, set_weights, target_column
 from .task import Task
 
 # Sets of tokens from large vocabularies: networks were far behind the linear model on TREC (held-out log loss .92
@@ -74,9 +74,12 @@ class SetEstimator(Interpretation, StoredHeads, TableEstimator):
             return self._continue(X, y, z, sample_weight)
         seed = self._fit_seed(self.checkpoint_dir)
         members, set_level = self._read_first(X, y, z)
-        task = self._task(target_column(X, y), members, first=True)
-        weight = set_weights(sample_weight, len(members))
-        members, set_level, task, weight = _present(members, set_level, task, weight)
+        wanted, weight = target_column(X, y), set_weights(sample_weight, len(members))
+        if weight is not None and not (weight > 0).all():  # a weight of 0 is absence, in what is learned of y too
+            rows = np.flatnonzero(weight > 0)
+            wanted, weight = one_per_set(wanted, members, "target")[rows], weight[rows]
+            members, set_level = members.take(rows), None if set_level is None else set_level.take(rows)
+        task = self._task(wanted, members, first=True)
         self._learn_columns(members, set_level)
         self.n_outputs_ = task.outputs
         extra = self._task_weights(task)
@@ -164,6 +167,8 @@ class SetEstimator(Interpretation, StoredHeads, TableEstimator):
     def _finish_fit(self, held: dict[str, np.ndarray], task: Task, weight: np.ndarray | None) -> None:
         heads = self.heads_
         answers = heads.choose(held, task, weight)
+        if heads.deep is not None:
+            heads.deep.double_pooling()
         self.mergeable_ = self._is_mergeable()
         self.head_weights_ = dict(heads.weights)
         self.head_losses_ = {}
@@ -251,7 +256,7 @@ class SetEstimator(Interpretation, StoredHeads, TableEstimator):
                 on_epoch=self.on_epoch,
                 progress=self.verbose,
             )
-        networks.cpu().eval()
+        networks.cpu().eval().double_pooling()
         return self
 
     # ------------------------------------------------------------------------------------------ states, answers

@@ -120,5 +120,5 @@ def test_bad_input_is_named():
         machine.fit(X[:1], y[:1])
     with pytest.raises(ValueError, match="target of set 2 is not a finite number"):
         machine.fit(X, [1, 2, np.nan, 3, 4])
-    with pytest.raises(ValueError, match="members with 1 features, but the machine was fitted with 2"):
+    with pytest.raises(ValueError, match="members with 1 features, but SupportDistributionMachine was fitted with 2"):
         machine.fit(X, y).predict([x[:, :1] for x in X])
