@@ -39,7 +39,6 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     ...         _ = temporary.write_text("1 2 3")
     ...     (Path(folder) / "numbers.txt").read_text()
     '1 2 3'
-
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +69,6 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     ------
     Path
         The temporary folder, beside the final one.
-
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +98,8 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
 def locked(path: str | Path) -> Iterator[None]:
     """Hold an exclusive lock for `path` during the block.
 
-    The lock belongs to the process and ends with it, also when it is killed; nothing is left behind.
+    The lock belongs to the process and ends with it, also when it is killed. Only an empty hidden file may be left
+    behind then, which the next user of the lock removes.
 
     Parameters
     ----------
@@ -111,7 +110,6 @@ def locked(path: str | Path) -> Iterator[None]:
     ------
     FileInUseError
         If another process, or another block of this one, holds the lock.
-
     """
     name = _lock_name(Path(path))
     descriptor = _acquire(name)
@@ -120,8 +118,7 @@ def locked(path: str | Path) -> Iterator[None]:
     try:
         yield
     finally:
-        os.close(descriptor)
-        name.unlink(missing_ok=True)
+        _release(name, descriptor)
 
 
 def _lock_name(path: Path) -> Path:
@@ -137,24 +134,24 @@ def _is_locked(path: Path) -> bool:
     descriptor = _acquire(name)
     if descriptor is None:
         return True
-    os.close(descriptor)
-    name.unlink(missing_ok=True)
+    _release(name, descriptor)
     return False
+
+
+def _release(name: Path, descriptor: int) -> None:
+    """Remove the file while it is still locked, so that no other process can hold a lock on a removed name."""
+    with contextlib.suppress(OSError):  # Windows cannot remove a file that is open: the empty file stays
+        name.unlink()
+    os.close(descriptor)
 
 
 def _acquire(name: Path) -> int | None:
     """A descriptor that holds the lock, or None if somebody else has it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: the exclusive creation of the file is the lock
-        with contextlib.suppress(FileExistsError):
-            return os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR)
-        return None
     while True:
         descriptor = os.open(name, os.O_CREAT | os.O_RDWR, 0o666)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            _lock(descriptor)
+        except (BlockingIOError, PermissionError):
             os.close(descriptor)
             return None
         # The holder before may have removed the name between our open and our lock: then the lock is worth nothing.
@@ -162,6 +159,18 @@ def _acquire(name: Path) -> int | None:
             if os.fstat(descriptor).st_ino == name.stat().st_ino:
                 return descriptor
         os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Lock an open file; the system frees the lock when the descriptor is closed or the process ends."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _sync(path: Path) -> None:

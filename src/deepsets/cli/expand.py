@@ -14,13 +14,9 @@ from .output import sentences, show_json
 
 @sentences
 def expand(
-    words: Annotated[
-        list[str] | None, typer.Argument(help='Members of a set: lion "grand piano"; commas are fine.')
-    ] = None,
+    words: Annotated[list[str] | None, typer.Argument(help="Members of a set; commas are fine.")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many to find.")] = 10,
-    model: Annotated[
-        Path | None, typer.Option(help="A folder of `fit --task expansion` (default: English words).")
-    ] = None,
+    model: Annotated[Path | None, typer.Option(help="A folder of `fit --task expansion` (default: words).")] = None,
     method: Annotated[
         str | None, typer.Option(help="blend, bayesian-sets, nearest-vectors or deep-sets, where no model is given.")
     ] = None,
@@ -82,7 +78,7 @@ def expand(
         answers: list[dict[str, Any]] = [candidate._asdict() for candidate in found]
         for answer in answers if why else []:
             reason = reasons[answer["element"]]
-            answer |= {"members": [m._asdict() for m in reason.members], "sets": reason.sets}
+            answer["members"], answer["sets"] = [m._asdict() for m in reason.members], reason.sets
         skipped = [{"element": u.element, "suggestions": u.suggestions} for u in unknown]
         result: dict[str, Any] = {"query": query, "unknown": skipped, "answers": answers, "odd": odd}
         show_json(result | ({"fits": [{"element": m.element, "fit": m.score} for m in members]} if fits else {}))

@@ -14,9 +14,7 @@ from .output import sentences
 
 @sentences
 def serve(
-    models: Annotated[
-        list[Path] | None, typer.Argument(help="Model folders (default: the English words that come with the library).")
-    ] = None,
+    models: Annotated[list[Path] | None, typer.Argument(help="Model folders (default: English words).")] = None,
     host: Annotated[str, typer.Option(help="Where to listen; beyond this machine a token is needed.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65535)] = 8000,
     token_file: Annotated[
