@@ -3,26 +3,44 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+CODE   := src paper examples tests benchmarks scripts conftest.py
+# Two workers of one thread each: more threads than cores wait for each other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test test-fast test-random lint format docs bench release-check clean
 
 demo: $(VENV)/base
 	$(BIN)/python -m paper.demo
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2  # two workers of one thread each: more threads than cores wait for each other
+	$(PYTEST)
+
+test-fast: $(VENV)/dev      # without the slow tests
+	$(PYTEST) -m "not slow"
+
+test-random: $(VENV)/dev    # property tests with new random examples
+	HYPOTHESIS_PROFILE=random $(PYTEST) -m "not slow" tests
 
 lint: $(VENV)/dev
-	$(BIN)/ruff check src paper tests benchmarks scripts conftest.py
-	$(BIN)/ruff format --check src paper tests benchmarks scripts conftest.py
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 
 format: $(VENV)/dev
-	$(BIN)/ruff check --fix src paper tests benchmarks scripts conftest.py
-	$(BIN)/ruff format src paper tests benchmarks scripts conftest.py
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+docs: $(VENV)/docs
+	$(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/bench
 	$(BIN)/python -m benchmarks
+
+release-check: $(VENV)/docs  # build wheel and sdist, install the wheel elsewhere, and try it
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+	PYTHON=$(PYTHON) scripts/try_wheel.sh dist/*.whl
 
 $(VENV)/base: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -32,6 +50,10 @@ $(VENV)/base: pyproject.toml constraints.txt
 
 $(VENV)/dev: $(VENV)/base
 	$(PIP) -e ".[all]" --group test --group lint
+	touch $@
+
+$(VENV)/docs: $(VENV)/dev
+	$(PIP) --group docs --group release
 	touch $@
 
 $(VENV)/bench: $(VENV)/dev

@@ -1,19 +1,19 @@
-"""All tests and pages see the same examples and the same random numbers on every run, few enough to stay quick."""
+"""Settings of all tests and pages: fixed examples and random numbers, unless the profile `random` is chosen."""
+
+import os
 
 import torch
 from hypothesis import HealthCheck, settings
 
-settings.register_profile(
-    "deepsets",
-    derandomize=True,
-    max_examples=25,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("deepsets")
+from deepsets.nn import kernel_ops
+
+_COMMON = {"deadline": None, "database": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("fixed", derandomize=True, max_examples=25, **_COMMON)
+settings.register_profile("random", derandomize=False, max_examples=50, **_COMMON)
+kernel_ops.checks = True  # kernels trust their offsets; in tests they check them
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
 def pytest_runtest_setup() -> None:
-    """Torch begins every process with another seed; numbers that were right by chance yesterday fail tomorrow."""
+    """Start every test with the same seed, so that its result does not depend on the tests before it."""
     torch.manual_seed(0)

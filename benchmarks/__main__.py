@@ -1,4 +1,4 @@
-"""Runs the benchmarks named on the command line (default: all quick ones) and prints a table or JSON."""
+"""Run the benchmarks named on the command line (default: those of speed), and write results/ and docs/speed.md."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import importlib
 import json
 
 from .results import write
+from .table import update
 
-QUICK = ("pooling", "heavy_tail", "point_clouds", "memory")
+QUICK = ("pooling", "heavy_tail", "point_clouds", "scorer", "startup", "memory")
 
 
 def main() -> None:
@@ -21,12 +22,13 @@ def main() -> None:
     found = {}
     for name in args.names:
         found[name] = importlib.import_module(f"benchmarks.{name}").run()
-        if name not in ("mil", "redshift"):  # these write their results themselves, with data and seeds
+        if name not in ("mil", "redshift", "tables"):  # these write their results themselves, with data and seeds
             write(f"speed-{name.replace('_', '-')}", found[name])
         if not args.json:
             print(f"\n{name}")
             for row in found[name]:
                 print("  " + "  ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items()))
+    update()
     if args.json:
         print(json.dumps(found, indent=1))
 

@@ -1,29 +1,65 @@
-"""Medians of interleaved repeats: what is slow at one moment is slow for all that is compared."""
+"""Medians of interleaved repeats, on an idle machine and on a busy one."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from statistics import median
 
+LOADS = ("idle", "busy")
 
-def compare(ways: dict[str, Callable[[], object]], repeats: int = 15, warmup: int = 2) -> dict[str, float]:
-    """The median seconds of each way; the ways take turns."""
+
+@contextmanager
+def machine(load: str) -> Iterator[None]:
+    """Keep all cores busy with one process each ("busy"), or not ("idle"). The processes end with the block."""
+    count = len(os.sched_getaffinity(0)) if load == "busy" else 0
+    spin = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100000))"
+    busy = [subprocess.Popen([sys.executable, "-c", spin]) for _ in range(count)]
+    try:
+        time.sleep(0.3 if busy else 0)
+        yield
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+
+
+def compare(
+    ways: dict[str, Callable[[], object]], seconds: float = 3.0, repeats: int = 15, warmup: int = 2
+) -> dict[str, float]:
+    """Measure the median seconds of each way; the ways take turns, so that a slow moment is slow for all.
+
+    Repeats end after about `seconds`, but not before the third.
+    """
     for _ in range(warmup):
         for way in ways.values():
             way()
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(repeats):
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    began = time.perf_counter()
+    for turn in range(repeats):
+        if turn >= 3 and time.perf_counter() - began > seconds:
+            break
         for name, way in ways.items():
             start = time.perf_counter()
             way()
-            seconds[name].append(time.perf_counter() - start)
-    return {name: median(times) for name, times in seconds.items()}
+            found[name].append(time.perf_counter() - start)
+    return {name: median(times) for name, times in found.items()}
 
 
-def rows(case: str, seconds: dict[str, float], ours: str = "deepsets") -> list[dict[str, object]]:
-    """One row for each opponent: how many times faster ours is."""
-    return [
-        {"case": case, "way": name, "ms": 1e3 * s, "ours is faster by": s / seconds[ours]}
-        for name, s in seconds.items()
-    ]
+def versus(
+    case: str, ways: dict[str, Callable[[], object]], ours: str = "deepsets", **options: float
+) -> list[dict[str, object]]:
+    """Compare on an idle and on a busy machine: one row per opponent and load."""
+    rows: list[dict[str, object]] = []
+    for load in LOADS:
+        with machine(load):
+            seconds = compare(ways, **options)  # type: ignore[arg-type]
+        rows += [
+            {"case": case, "load": load, "way": name, "ms": 1e3 * s, "ours is faster by": s / seconds[ours]}
+            for name, s in seconds.items()
+        ]
+    return rows

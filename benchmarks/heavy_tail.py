@@ -1,4 +1,4 @@
-"""A Deep Sets model on heavy-tailed sizes (256 sets, mean 32, max about 600), forward + backward, sum."""
+"""Models on heavy-tailed sizes (256 sets, mean 32, largest 600), forward + backward: DeepSet, and attention (SAB)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch_geometric.nn.aggr import DeepSetsAggregation
 
 from deepsets import Sets, nn
 
-from .clock import compare, rows
+from .clock import versus
 
 
 def heavy_tailed(sets: int = 256, mean: int = 32, largest: int = 600, width: int = 16) -> Sets:
@@ -22,7 +22,8 @@ def heavy_tailed(sets: int = 256, mean: int = 32, largest: int = 600, width: int
     return Sets(torch.randn(int(offsets[-1]), width, generator=generator), offsets)
 
 
-def run() -> list[dict[str, object]]:
+def deep_set() -> list[dict[str, object]]:
+    """The whole model, with sum pooling."""
     sets = heavy_tailed()
     width = sets.width
     ours = nn.DeepSet(nn.mlp(width, 64, 64, 64), nn.mlp(64, 64, 1))
@@ -34,13 +35,37 @@ def run() -> list[dict[str, object]]:
         return plain[1]((plain[0](padded) * mask[..., None]).sum(1))
 
     index = sets.set_ids
-    seconds = compare(
+    case = f"DeepSet, 256 heavy-tailed sets, {sets.total} elements, largest 600, phi 3 x 64, sum"
+    return versus(
+        case,
         {
             "deepsets": lambda: ours(sets).sum().backward(),
             "PyG by index": lambda: theirs(sets.values, index=index).sum().backward(),
             "PyG by ptr": lambda: theirs(sets.values, ptr=sets.offsets).sum().backward(),
             "padded + mask": lambda: on_padded().sum().backward(),
-        }
+        },
     )
-    case = f"256 sets, {sets.total} elements, largest {int(sets.sizes.max())}, phi 3 x 64, sum, forward + backward"
-    return rows(case, seconds)
+
+
+def attention() -> list[dict[str, object]]:
+    """`SetAttention` against `MultiheadAttention` on padded sets."""
+    sets = heavy_tailed(sets=64, width=32)
+    ours = nn.SetAttention(32, num_heads=4)
+    theirs = torch.nn.MultiheadAttention(32, 4, batch_first=True)
+    padded, mask = sets.to_padded()
+
+    def on_padded() -> Tensor:
+        return theirs(padded, padded, padded, key_padding_mask=~mask, need_weights=False)[0][mask]
+
+    return versus(
+        f"SetAttention, 64 heavy-tailed sets, {sets.total} elements, largest 600, 32 channels",
+        {
+            "deepsets": lambda: ours(sets).values.sum().backward(),
+            "padded MultiheadAttention": lambda: on_padded().sum().backward(),
+        },
+    )
+
+
+def run() -> list[dict[str, object]]:
+    """Both models."""
+    return deep_set() + attention()

@@ -1,4 +1,4 @@
-"""Max pooling alone, forward + backward, 50,000 x 128 elements, against PyG's aggregation by index and by ptr."""
+"""Poolings alone, forward + backward, against PyG's aggregations and plain torch; small batches; bandwidth; threads."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
-from torch_geometric.nn.aggr import Aggregation, MaxAggregation, SumAggregation
+from torch import Tensor
+from torch_geometric.nn import aggr
 
 from deepsets import Sets, nn
 
-from .clock import compare, rows
+from .clock import compare, machine, versus
+
+Way = Callable[[], Tensor]
 
 
 def batch(low: int, high: int, total: int, width: int) -> Sets:
@@ -21,30 +24,153 @@ def batch(low: int, high: int, total: int, width: int) -> Sets:
     return Sets(torch.randn(int(offsets[-1]), width, generator=generator), offsets)
 
 
-def case(name: str, theirs: Aggregation, low: int, high: int) -> list[dict[str, object]]:
+def both(way: Way, x: Tensor, grad: Tensor) -> None:
+    """Forward and backward."""
+    x.grad = None
+    way().backward(grad)
+
+
+class Scored(torch.nn.Module):
+    """Scores that are given: attention pooling without the network before it."""
+
+    def __init__(self, scores: Tensor) -> None:
+        super().__init__()
+        self.scores = scores
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        return self.scores
+
+
+def attention(sets: Sets) -> tuple[Way, aggr.Aggregation]:
+    """Softmax-weighted sums of the members by given scores: ours, and PyG's aggregation."""
+    scores = torch.randn(sets.total, 1, requires_grad=True)
+    ours = nn.GatedAttentionPooling(sets.width)
+    ours.scored = lambda s: (scores, s.values[:, None])  # type: ignore[method-assign]
+    return lambda: ours(sets), aggr.AttentionalAggregation(Scored(scores))
+
+
+def torch_ways(name: str, sets: Sets, x: Tensor) -> dict[str, Way]:
+    """The same pooling by hand in plain torch."""
+    index, count = sets.set_ids, len(sets)
+    if name == "max":
+        wide = index[:, None].expand_as(x)
+        return {
+            "segment_reduce": lambda: torch.segment_reduce(x, "max", offsets=sets.offsets, axis=0),
+            "scatter_reduce": lambda: x.new_zeros(count, x.shape[1]).scatter_reduce(
+                0, wide, x, "amax", include_self=False
+            ),
+        }
+    if name == "sum":
+        return {
+            "segment_reduce": lambda: torch.segment_reduce(x, "sum", offsets=sets.offsets, axis=0),
+            "index_add": lambda: x.new_zeros(count, x.shape[1]).index_add(0, index, x),
+        }
+    return {}
+
+
+def padded(name: str, sets: Sets, grad: Tensor) -> Callable[[], None]:
+    """Padding with a mask: the usual way without ragged kernels."""
+    x, mask = sets.to_padded()
+    x.requires_grad_()
+    hidden = torch.where(mask[..., None], 0.0, -torch.inf)
+
+    def way() -> None:
+        x.grad = None
+        ((x + hidden).amax(1) if name == "max" else (x * mask[..., None]).sum(1)).backward(grad)
+
+    return way
+
+
+def case(name: str, theirs: aggr.Aggregation | None, low: int, high: int) -> list[dict[str, object]]:
     """One pooling on one kind of sizes."""
     sets = batch(low, high, 50_000, 128)
-    ours = nn.pooling(name)
     x = sets.values.requires_grad_()
     index, grad = sets.set_ids, torch.randn(len(sets), 128)
+    if theirs is None:
+        ours, theirs = attention(sets)
+    else:
+        pool = nn.pooling(name)
+        ours = lambda: pool(sets)  # noqa: E731
     ways = {
-        "deepsets": lambda: ours(sets),
-        "PyG by index": lambda: theirs(x, index=index),
-        "PyG by ptr": lambda: theirs(x, ptr=sets.offsets),
+        "deepsets": ours,
+        "PyG by index": lambda: theirs(x, index=index, dim_size=len(sets)),
+        "PyG by ptr": lambda: theirs(x, ptr=sets.offsets, dim_size=len(sets)),
+        **torch_ways(name, sets, x),
     }
+    turns: dict[str, Callable[[], object]] = {key: partial(both, way, x, grad) for key, way in ways.items()}
+    if name in ("max", "sum"):
+        turns["padded + mask"] = padded(name, Sets(sets.values.detach(), sets.offsets), grad)
+    return versus(f"{name} pooling, sets of {low}–{high}", turns)
 
-    def both(way: Callable[[], torch.Tensor]) -> None:
-        x.grad = None
-        way().backward(grad)
 
-    seconds = compare({name: partial(both, way) for name, way in ways.items()})
-    out = rows(f"{name}, sets of {low}-{high}, forward + backward", seconds)
-    with torch.no_grad():
-        return out + rows(f"{name}, sets of {low}-{high}, forward", compare(ways))
+def small() -> list[dict[str, object]]:
+    """16 sets of 1–20: what a call costs."""
+    sets = batch(1, 20, 168, 32)
+    x, count, grad = sets.values.requires_grad_(), len(sets), torch.randn(16, 32)
+    index, pool = sets.set_ids, nn.SumPooling()
+    phi, rho = nn.mlp(32, 64), nn.mlp(64, 1)
+    model = nn.DeepSet(torch.nn.Sequential(phi, torch.nn.ReLU()), rho)
+
+    def by_hand() -> Tensor:
+        h = phi(x).relu()
+        return rho(h.new_zeros(count, 64).index_add(0, index, h))
+
+    one = torch.ones(count, 1)
+    pairs: dict[str, tuple[Way, Way, Tensor]] = {
+        "sum pooling": (lambda: pool(sets), lambda: x.new_zeros(count, 32).index_add(0, index, x), grad),
+        "DeepSet": (lambda: model(sets), by_hand, one),
+    }
+    rows = []
+    for name, (ours, theirs, g) in pairs.items():
+        ways: dict[str, Callable[[], object]] = {"deepsets": partial(both, ours, x, g)}
+        ways["index_add by hand"] = partial(both, theirs, x, g)
+        rows += versus(f"small batch, 16 sets of 1–20, {name}", ways, repeats=400, warmup=20)
+    return rows
+
+
+def bandwidth() -> list[dict[str, object]]:
+    """The forward pass of sum and max over large sets beside the sum of the same memory by torch, which only reads."""
+    sets = batch(300, 500, 200_000, 128)
+    x = sets.values
+    size = x.numel() * 4
+    ways: dict[str, Callable[[], object]] = {"read": x.sum, "sum": lambda: nn.SumPooling()(sets)}
+    ways["max"] = lambda: nn.MaxPooling()(sets)
+    with machine("idle"), torch.no_grad():
+        seconds = compare(ways, repeats=31)
+    return [
+        {"case": "forward, 100 MB in sets of 300–500", "load": "idle", "way": name, "GB/s": size / s / 1e9,
+         "share of the bandwidth": seconds["read"] / s}
+        for name, s in seconds.items()
+    ]  # fmt: skip
+
+
+def threads() -> list[dict[str, object]]:
+    """All threads against one; the number is changed for this measurement only."""
+    sets, most = batch(300, 500, 400_000, 128), torch.get_num_threads()
+    x, grad = sets.values.requires_grad_(), torch.randn(len(sets), 128)
+
+    def way(name: str, count: int) -> None:
+        torch.set_num_threads(count)
+        both(lambda: nn.pooling(name)(sets), x, grad)
+        torch.set_num_threads(most)
+
+    rows = []
+    for name in ("sum", "max", "logsumexp"):
+        ways: dict[str, Callable[[], object]] = {f"{most} threads": partial(way, name, most)}
+        ways["1 thread"] = partial(way, name, 1)
+        rows += versus(f"threads, {name} pooling of 400,000 x 128", ways, ours=f"{most} threads")
+    return rows
 
 
 def run() -> list[dict[str, object]]:
-    """Max and sum, large and small sets."""
-    opponents = {"max": MaxAggregation(), "sum": SumAggregation()}
+    """All poolings, large and small sets."""
+    opponents = {
+        "max": aggr.MaxAggregation(),
+        "sum": aggr.SumAggregation(),
+        "mean": aggr.MeanAggregation(),
+        "std": aggr.StdAggregation(),
+        "attention": None,
+    }
     sizes = ((300, 500), (1, 10))
-    return [row for name, theirs in opponents.items() for low, high in sizes for row in case(name, theirs, low, high)]
+    rows = [row for name, theirs in opponents.items() for low, high in sizes for row in case(name, theirs, low, high)]
+    return rows + small() + bandwidth() + threads()

@@ -11,10 +11,10 @@ import time
 
 import numpy as np
 import torch
-from paper.datasets import splus
 from sklearn.model_selection import GroupKFold
 
 from deepsets.estimators import MemberRegressor
+from paper.datasets import splus
 
 from .results import write
 

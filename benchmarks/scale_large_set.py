@@ -26,7 +26,7 @@ def stream(total, batch=BATCH):
     generator = torch.Generator().manual_seed(0)
     for start in range(0, total, batch):
         n = min(batch, total - start)
-        sets = Sets._trusted(torch.randn(n, FEATURES, generator=generator), torch.tensor([0, n]))
+        sets = Sets.unchecked(torch.randn(n, FEATURES, generator=generator), torch.tensor([0, n]))
         yield TableSets(sets, np.array([n]), pa.array([0]), None, [], True)
 
 torch.set_num_threads(1)

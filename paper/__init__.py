@@ -1,18 +1,15 @@
-"""Every experiment of the paper with its baselines: run, kept as JSON, and reported beside the published numbers.
+"""Every experiment of the Deep Sets paper with its baselines, reported beside the published numbers.
 
 >>> import paper
 >>> paper.run("digits-text", "results")  # doctest: +SKIP
->>> paper.report("results")  # doctest: +SKIP
+>>> paper.write_report("results")  # doctest: +SKIP
 """
 
-from .experiment import Experiment, Measure, Outcome, Trial
-from .record import Record, records
-from .registry import NAMES, experiment
-from .report.report import report
-from .report.rows import Row, rows
-from .run import run
+from .experiment import NAMES, Experiment, Measure, Outcome, Trial, add_method, get_experiment, load_methods
+from .report import Row, rows, write_report
+from .runner import Record, records, run
 
 __all__ = [
     "NAMES", "Experiment", "Measure", "Outcome", "Record", "Row", "Trial",
-    "experiment", "records", "report", "rows", "run",
+    "add_method", "get_experiment", "load_methods", "records", "rows", "run", "write_report",
 ]  # fmt: skip

@@ -22,12 +22,12 @@ def main() -> None:
     """Runs what is not there yet, prints the tables, and says where to look next."""
     console, start = Console(), time.perf_counter()
     for name in paper.NAMES:
-        about = paper.experiment(name)
+        about = paper.get_experiment(name)
         console.rule(f"{about.title} (section {about.section})")
-        records = paper.run(name, FOLDER, progress=True, say=lambda line: console.print(line, style="dim"))
+        records = paper.run(name, FOLDER, progress=True, log=lambda line: console.print(line, style="dim"))
         made = arranged(paper.rows(records), list(about.methods))
         console.print(shown(made))
-    results, page = paper.report(FOLDER)
+    results, page = paper.write_report(FOLDER)
     console.rule(f"Done in {time.perf_counter() - start:.0f} s")
     console.print(f"Look at {page} in a browser, or at {results}.")
     console.print("RESULTS.md has the full runs on real data, README.md the first lines of your own, docs/ the rest.")

@@ -1,30 +1,76 @@
-"""What an experiment of the paper is: data, methods, protocol, and the numbers that were published."""
+"""Definition of an experiment: data, methods, protocol, and the published numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+import runpy
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .record import Record
+    from .report.scoreboard import Claim, Headline
+    from .runner import Record
+
+NAMES = ("popstats", "digits-text", "digits-image", "clouds", "redshift", "odd-one-out", "concepts", "tags")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What one method is asked to do: `folder` is its own, for checkpoints; it is removed when the part is done."""
+    """One run of one method.
+
+    Parameters
+    ----------
+    full : bool
+        The protocol of the paper (True), or a form that takes seconds (False).
+    seed : int
+        Seed of everything random in this run.
+    folder : Path
+        Folder of this run alone, for checkpoints; it is removed when the part is done.
+    progress : bool, default=False
+        Whether to show a progress bar.
+    given : mapping, default={}
+        Settings given by the user (`--set key=value`), which replace the method's own.
+
+    Attributes
+    ----------
+    settings : dict
+        Every setting that the method read with `choose`, for the record.
+
+    """
 
     full: bool
     seed: int
     folder: Path
     progress: bool = False
+    given: Mapping[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def choose(self, **defaults: Any) -> SimpleNamespace:
+        """Return the settings of a method: its defaults, replaced by those that the user gave.
+
+        >>> trial = Trial(full=False, seed=0, folder=Path("."), given={"epochs": 200})
+        >>> trial.choose(epochs=10, rate=1e-3)
+        namespace(epochs=200, rate=0.001)
+        >>> Trial(full=False, seed=0, folder=Path("."), given={"epoch": 200}).choose(epochs=10)
+        Traceback (most recent call last):
+        ValueError: this method has no setting 'epoch': it has epochs.
+        """
+        for name in self.given:
+            if name not in defaults:
+                raise ValueError(f"this method has no setting {name!r}: it has {', '.join(defaults)}.")
+        chosen = {**defaults, **self.given}
+        self.settings.update({k: getattr(v, "__name__", v) for k, v in chosen.items()})
+        return SimpleNamespace(**chosen)
 
 
 class Measure(NamedTuple):
-    """One number: `Measure("M=50", "accuracy", .93)`."""
+    """One measured number, e.g. `Measure("M=50", "accuracy", 0.93)`."""
 
     data: str
     metric: str
@@ -33,7 +79,7 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method found on one part, and what a figure needs beside the numbers (JSON: lists, numbers, strings)."""
+    """Numbers that a method reached on one part, and what a figure needs beside them (lists, numbers, strings)."""
 
     measures: list[Measure]
     extra: dict[str, Any] = field(default_factory=dict)
@@ -44,12 +90,29 @@ Method = Callable[[Trial, str], Outcome]
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment: a `method(trial, part)` for each row of the paper's table, run on every part with every seed.
+    """One experiment of the paper: a `method(trial, part)` per row of its table, run on every part with every seed.
 
-    A part is the piece of work that is never done twice ("rotation N=1024"); an experiment without pieces has the one
-    part "all". `published[method, data, metric]` is the paper's number. The method "Deep Sets" follows the paper;
-    "Ours" is the best we know; the others carry the paper's names. `reductions` says what differs from the
-    paper, `notes` what differs between them.
+    Parameters
+    ----------
+    name, title, section : str
+        Name on the command line, title in the report, section of the paper.
+    data, reductions : callable
+        `data(full)` describes the data, `reductions(full)` lists what differs from the paper's protocol.
+    methods : mapping of str to callable
+        "Deep Sets" follows the paper; "Ours" is the best we know; the others have the paper's names.
+    parts : callable
+        `parts(full)`: pieces of work ("rotation N=1024"), each of which is run once; by default the one part "all".
+    seeds : callable
+        `seeds(full)`: by default three seeds for the full protocol.
+    published : mapping
+        `published[method, data, metric]` is the paper's number.
+    figures : mapping of str to callable
+        `figures[title](records)` draws a matplotlib figure.
+    show_data : collection of str
+        Figures that, in full runs, show data which must not be redistributed.
+    headlines, claims : sequence
+        Rows of the scoreboard and claims of the paper; see `paper.report.scoreboard`.
+
     """
 
     name: str
@@ -61,6 +124,79 @@ class Experiment:
     parts: Callable[[bool], Sequence[str]] = lambda full: ("all",)
     seeds: Callable[[bool], Sequence[int]] = lambda full: (0, 1, 2) if full else (0,)
     published: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
-    notes: str = ""
     figures: Mapping[str, Callable[[Sequence[Record]], Figure]] = field(default_factory=dict)
-    show_data: Collection[str] = ()  # figures that, in full runs, show data whose owners do not let it be passed on
+    show_data: Collection[str] = ()
+    headlines: Sequence[Headline] = ()
+    claims: Sequence[Claim] = ()
+
+    @property
+    def notes(self) -> str:
+        """How the methods differ, for the report: the text of `paper/notes/NAME.md`, "" if there is none."""
+        path = Path(__file__).parent / "notes" / f"{self.name}.md"
+        return " ".join(path.read_text(encoding="utf-8").split()) if path.exists() else ""
+
+
+_added: dict[str, dict[str, Method]] = {}
+
+
+def add_method(experiment: str, name: str) -> Callable[[Method], Method]:
+    """Add a method of your own to an experiment (decorator).
+
+    Parameters
+    ----------
+    experiment : str
+        One of `NAMES`.
+    name : str
+        Name of the row in tables and figures; it must not be one that the experiment has.
+
+    Examples
+    --------
+    >>> with isolated():
+    ...     @add_method("digits-text", "Always 27")
+    ...     def always_27(trial, part):
+    ...         return Outcome([Measure("M=5", "accuracy", 0.1)])
+    ...     list(get_experiment("digits-text").methods)
+    ['Deep Sets', 'LSTM', 'GRU', 'Always 27']
+
+    """
+
+    def decorate(method: Method) -> Method:
+        if name in get_experiment(experiment).methods:
+            raise ValueError(f"{experiment} already has a method {name!r}; choose another name.")
+        _added.setdefault(experiment, {})[name] = method
+        return method
+
+    return decorate
+
+
+@contextmanager
+def isolated() -> Iterator[None]:
+    """Forget the methods added within the context."""
+    before = {name: dict(methods) for name, methods in _added.items()}
+    try:
+        yield
+    finally:
+        _added.clear()
+        _added.update(before)
+
+
+def load_methods(path: str | Path) -> None:
+    """Run a Python file that adds methods with `add_method`."""
+    count = sum(map(len, _added.values()))
+    runpy.run_path(str(path))
+    if sum(map(len, _added.values())) == count:
+        raise ValueError(f"{path} adds no method: decorate a function with @paper.add_method(EXPERIMENT, NAME).")
+
+
+def get_experiment(name: str) -> Experiment:
+    """Return the experiment of that name, with methods that were added to it; its module is imported on demand.
+
+    >>> get_experiment("digits")
+    Traceback (most recent call last):
+    ValueError: there is no experiment 'digits': the paper has popstats, digits-text, ...
+    """
+    if name not in NAMES:
+        raise ValueError(f"there is no experiment {name!r}: the paper has {', '.join(NAMES)}.")
+    found = import_module(f".experiments.{name.replace('-', '_')}", __package__).EXPERIMENT
+    assert isinstance(found, Experiment)
+    return replace(found, methods={**found.methods, **_added.get(name, {})})

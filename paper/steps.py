@@ -1,23 +1,59 @@
-"""Training by steps: every step takes some rows of the data, and makes of them whatever sets it likes."""
+"""Training on data made at every step, with the settings that the experiments on images and point clouds share."""
 
 from __future__ import annotations
 
-import copy
-import math
-import time
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
-from deepsets.train import Batch, CheckpointError, checkpoint, keep_memory
-from deepsets.train.loop import Loss
+from deepsets.train import Batch, Loss, train
 
 Make = Callable[[Tensor, float], Batch]
+
+
+class StepData:
+    """Batches made from the next rows of the data at every step: a source for `deepsets.train.train`.
+
+    Parameters
+    ----------
+    make : callable
+        ``make(rows, done)`` returns a batch made from `rows`; `done`, from 0 to 1, is the share of the training that
+        is over. Random numbers that it and the model take from torch follow from seed and step.
+    count : int
+        Rows of the data.
+    epochs, pool : int
+        Epochs of the training, and rows per step. Every epoch has its own order; the last ``count % pool`` rows of it
+        are left out.
+    settings : mapping
+        What a resumed training must have in common with its checkpoint.
+    """
+
+    def __init__(self, make: Make, count: int, *, epochs: int, pool: int, settings: Mapping[str, Any]) -> None:
+        if count < pool:
+            raise ValueError(f"a step takes {pool} rows of the data, found {count} in all.")
+        self.make, self.count, self.epochs, self.pool = make, count, epochs, pool
+        self.settings = {"count": count, "pool": pool, **settings}
+
+    def epoch(self, epoch: int, *, seed: int, start: int, rank: int, world: int) -> tuple[int, Iterator[Batch]]:
+        """Number of steps of an epoch, and its batches from step `start` on."""
+        steps = self.count // self.pool
+        order = torch.randperm(self.count, generator=torch.Generator().manual_seed(hash((seed, epoch))))
+
+        def batches() -> Iterator[Batch]:
+            for step in range(start, steps):
+                number = epoch * steps + step
+                # The stored results follow from this seed. The loop restores the generator after the step.
+                torch.default_generator.manual_seed(hash((seed, number)))
+                rows = order[step * self.pool : (step + 1) * self.pool]
+                yield self.make(rows, (number + 0.5) / (self.epochs * steps))
+
+        return steps, batches()
 
 
 def train_by_steps(
@@ -38,114 +74,55 @@ def train_by_steps(
     progress: bool = False,
     settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Trains a model in place, on what `make(rows, done)` makes of the next `pool` rows of `count`, at every step.
+    """Train a model in place on what `make` makes of the next `pool` of `count` rows at every step.
 
-    `done`, from 0 to 1, is how much of the training is behind. Many sets may be drawn from one pool of elements
-    (`Sets.element_ids`: phi then runs once for each), elements may be deformed or left out: whatever random numbers `make`
-    and the model take from torch follow from the seed and the number of the step, so a resumed step is the step it
-    would have been.
-
-    AdamW (or `optimizer(groups, rate)`) with clipped gradients, a short warm-up and a cosine; the weights that stay
-    are their moving average (`average`: how much of it is kept at a step; 0 keeps the last weights). bfloat16: matrix
-    products and convolutions are done in it, weights and sums stay in float32; 1.5 to 2 times as fast where the
-    processor has instructions for it. A checkpoint in `folder` is taken up where it stands; one that was made with
-    other settings (the numbers given here, and what `settings` adds) is refused.
+    Parameters
+    ----------
+    model, loss, make, count, epochs, pool, settings
+        See `StepData` and `deepsets.train.train`.
+    rate, weight_decay : float
+        Learning rate and weight decay: matrices and kernels decay, biases and scales do not. The rate rises over a
+        tenth of the training and falls as a cosine to 0.
+    optimizer : callable, optional
+        ``optimizer(groups, rate)`` returns a torch optimizer; AdamW by default.
+    average : float
+        Share of the moving average of the weights that is kept at each step; 0 keeps the last weights.
+    bfloat16 : bool
+        Compute matrix products and convolutions in bfloat16, where the system supports it; 1.5 to 2 times as fast where
+        the processor has instructions for it.
+    seed, folder, progress
+        Seed, folder of the checkpoint, and whether to show a progress bar.
     """
-    if count < pool:
-        raise ValueError(f"a step takes {pool} rows of the data, found {count} in all.")
-    keep_memory()
-    optimize = (optimizer or partial(torch.optim.AdamW, fused=True))(_groups(model, weight_decay), rate)
-    averaged = copy.deepcopy(model).requires_grad_(False)
-    steps = epochs * (count // pool)
-    place = folder / "checkpoint.safetensors"
-    chosen = {"count": count, "epochs": epochs, "rate": rate, "weight_decay": weight_decay, "pool": pool}
-    chosen |= {"average": average, "bfloat16": bfloat16, "seed": seed, **(settings or {})}
-    start = _load(place, model, averaged, optimize, chosen) if place.exists() else 0
-    saved = time.monotonic()
-    model.train()
-    with torch.random.fork_rng(devices=[]):
-        for step in tqdm(range(start, steps), initial=start, total=steps, unit="step", disable=not progress):
-            torch.default_generator.manual_seed(hash((seed, step)))
-            done = (step + 0.5) / steps
-            batch = make(_rows(count, pool, step, seed), done)
-            for group in optimize.param_groups:
-                group["lr"] = rate * _share(done)
-            optimize.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
-                total, weight = loss(model, batch)
-            if not total.isfinite():
-                raise ValueError(f"the loss is {total.item()} at step {step} of {steps}: try a smaller rate.")
-            (total / weight).backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimize.step()
-            _follow(averaged, model, min(average, (1 + step) / (10 + step)))
-            if time.monotonic() - saved > 30 or step == steps - 1:
-                _save(place, model, averaged, optimize, {"step": step + 1, "settings": chosen})
-                saved = time.monotonic()
-    model.load_state_dict(averaged.state_dict())
+
+    def clip(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], 1.0)
+
+    def make_optimizer(parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+        groups = [
+            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
+            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        made = (optimizer or partial(torch.optim.AdamW, fused=True))(groups, rate)
+        # Clipped in the precision of the weights, unlike in the loop: the stored results were computed so.
+        made.register_step_pre_hook(clip)
+        return made
+
+    chosen = {"rate": rate, "weight_decay": weight_decay, **(settings or {})}
+    data = StepData(make, count, epochs=epochs, pool=pool, settings=chosen)
+    train(
+        model, loss, data,
+        epochs=epochs, warmup=0.1, clip=None, micro_elements=None, optimizer=make_optimizer, average_weights=average,
+        autocast=torch.bfloat16 if bfloat16 and supports_bfloat16() else None,
+        seed=seed, checkpoint_dir=folder, progress=progress,
+    )  # fmt: skip
 
 
-def _rows(count: int, pool: int, step: int, seed: int) -> Tensor:
-    """The rows of a step: every epoch has its order, and the last count % pool rows of it are left out."""
-    epoch, place = divmod(step, count // pool)
-    order = torch.randperm(count, generator=torch.Generator().manual_seed(hash((seed, epoch))))
-    return order[place * pool : (place + 1) * pool]
+@cache
+def supports_bfloat16() -> bool:
+    """Return whether torch can compute in bfloat16 here, tried in a process of its own.
 
-
-def _share(done: float, warmup: float = 0.1) -> float:
-    """Of the full rate: up in a line, down in a cosine to nothing."""
-    return done / warmup if done < warmup else 0.5 + 0.5 * math.cos(math.pi * (done - warmup) / (1 - warmup))
-
-
-def _groups(model: nn.Module, weight_decay: float) -> Iterator[dict[str, object]]:
-    """Matrices and kernels decay, biases and scales do not."""
-    for kind, decay in ((True, weight_decay), (False, 0.0)):
-        yield {"params": [p for p in model.parameters() if (p.ndim > 1) == kind], "weight_decay": decay}
-
-
-@torch.no_grad()
-def _follow(averaged: nn.Module, model: nn.Module, keep: float) -> None:
-    """The moving average of everything that is a real number, running statistics of the batch norms with it."""
-    pairs = zip(averaged.state_dict().values(), model.state_dict().values(), strict=True)
-    old, new = zip(*[(a, b) for a, b in pairs if a.is_floating_point()], strict=True)
-    torch._foreach_lerp_(old, new, 1 - keep)
-
-
-def _save(
-    place: Path, model: nn.Module, averaged: nn.Module, optimizer: torch.optim.Optimizer, facts: dict[str, Any]
-) -> None:
-    moments, numbers = checkpoint.optimizer_tensors(optimizer)
-    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
-    tensors |= {f"averaged.{name}": tensor for name, tensor in averaged.state_dict().items()}
-    tensors |= {f"optimizer.{name}": tensor for name, tensor in moments.items()}
-    checkpoint.save(place, tensors, {**facts, "optimizer": numbers})
-
-
-def _load(
-    place: Path,
-    model: nn.Module,
-    averaged: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    chosen: dict[str, Any],
-) -> int:
-    """The step to go on with."""
-    tensors, facts = checkpoint.load(place)
-    before = facts["settings"]
-    other = [
-        f"{name} was {before.get(name)!r} and is {chosen.get(name)!r}"
-        for name in dict.fromkeys([*before, *chosen])
-        if before.get(name) != chosen.get(name)
-    ]
-    if other:
-        raise CheckpointError(
-            f"{place} belongs to a training with other settings: {', '.join(other)}. "
-            "Remove it, or run without --resume, to start anew."
-        )
-    rooms: dict[str, dict[str, Tensor]] = {"model": {}, "averaged": {}, "optimizer": {}}
-    for key, tensor in tensors.items():
-        room, name = key.split(".", 1)
-        rooms[room][name] = tensor
-    model.load_state_dict(rooms["model"])
-    averaged.load_state_dict(rooms["averaged"])
-    checkpoint.restore_optimizer(optimizer, rooms["optimizer"], facts["optimizer"])
-    return int(facts["step"])
+    On some virtual machines whose processor has AMX, it fails with "could not create a primitive", or the process ends
+    with an illegal instruction.
+    """
+    code = "import torch; a = torch.ones(64, 64).bfloat16(); a @ a; torch.conv2d(a[None, None], a[None, None, :3, :3])"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0

@@ -63,3 +63,12 @@ def keep(sets: Sets, mask: Tensor) -> Sets:
     )
     weights = None if sets.weights is None else sets.weights[mask]
     return Sets(sets.values[mask], torch.cat([counts.new_zeros(1), counts.cumsum(0)]), None, weights)
+
+
+def assert_same(a: Sets, b: Sets) -> None:
+    """Check that two batches hold the same elements in the same places, however they are stored."""
+    assert torch.equal(a.offsets, b.offsets)
+    assert a.dtype == b.dtype
+    assert torch.equal(a.materialize().values, b.materialize().values)
+    assert (a.weights is None) == (b.weights is None)
+    assert a.weights is None or torch.equal(a.weights, b.weights)

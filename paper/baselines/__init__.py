@@ -1,1 +1,1 @@
-"""What the paper compares with."""
+"""Methods that the paper compares with."""

@@ -1,17 +1,58 @@
-"""Baselines of image tagging, each with `fit(features, tags)` and `scores(features)`."""
+"""Baselines of image tagging, each with `fit(features, tags)` and `scores(features)`, and their metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from scipy import linalg
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
 
-from ..metrics import tag_scores
+
+class TagScores(NamedTuple):
+    """Means over tags; `n_plus` is the number of tags found at least once where they belong."""
+
+    precision: float
+    recall: float
+    f1: float
+    n_plus: int
+
+
+def tag_scores(scores: np.ndarray, tags: np.ndarray, per_image: int = 5) -> TagScores:
+    """Score the `per_image` best tags of every image: precision and recall per tag, averaged over tags.
+
+    >>> tags = np.array([[1, 1, 0], [1, 0, 0]])
+    >>> tag_scores(np.array([[0.9, 0.8, 0.1], [0.2, 0.3, 0.1]]), tags, per_image=1)
+    TagScores(precision=0.5, recall=0.25, f1=0.333..., n_plus=1)
+
+    scores (n, t), tags (n, t) of 0 and 1. Tags that no image has do not count; a tag that is never given to an image
+    has precision 0. F1 is that of the two means, as in the literature on these data.
+    """
+    scores, truth = np.asarray(scores), np.asarray(tags) > 0
+    if scores.shape != truth.shape or scores.ndim != 2:
+        raise ValueError(f"scores and tags must both be (images, tags); found {scores.shape} and {truth.shape}.")
+    if not 1 <= per_image <= scores.shape[1]:
+        raise ValueError(f"per_image must be between 1 and the {scores.shape[1]} tags, found {per_image}.")
+    given = np.zeros_like(truth)
+    np.put_along_axis(given, top_tags(scores, per_image), True, axis=1)
+    used = truth.any(0)
+    right = (given & truth).sum(0)[used]
+    precision = float((right / np.maximum(given.sum(0)[used], 1)).mean())
+    recall = float((right / truth.sum(0)[used]).mean())
+    f1 = 2 * precision * recall / max(precision + recall, 1e-12)
+    return TagScores(precision, recall, f1, int((right > 0).sum()))
+
+
+def top_tags(scores: np.ndarray, per_image: int = 5) -> np.ndarray:
+    """Return the ids of the best tags, best first, (n, per_image); of equal scores the lower id first.
+
+    >>> top_tags(np.array([[0.1, 0.7, 0.7]]), 2)
+    array([[1, 2]])
+    """
+    return np.argsort(-np.asarray(scores), axis=1, kind="stable")[:, :per_image]
 
 
 class Tagger(Protocol):
@@ -38,7 +79,7 @@ def choose(
 ) -> T:
     """The candidate with the best F1 on images held out, averaged over folds, fitted on all images.
 
-    >>> from paper.baselines.tagging import LeastSquares
+    >>> from .tagging import LeastSquares
     >>> rng = np.random.default_rng(0)
     >>> features = rng.normal(size=(60, 4)); tags = (features[:, :3] > 0).astype(int)
     >>> choose([LeastSquares(1e9), LeastSquares(0.01)], features, tags, per_image=2).penalty
@@ -69,6 +110,7 @@ class Scaling:
         self.mean, self.deviation = features.mean(0, dtype=float), features.std(0, dtype=float)
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
+        """Return scaled features, (n, d)."""
         return (features - self.mean) / np.where(self.deviation > 1e-6, self.deviation, 1)
 
 

@@ -1,10 +1,12 @@
-"""Tags from captions, as COCO-Tag is made (Deep Sets, appendix F): lemmas without stop words and numbers."""
+"""Tags from captions, as COCO-Tag is built (Deep Sets, appendix F): lemmas without stop words and numbers."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -18,21 +20,18 @@ NUMBERS = frozenset(
 
 
 def words(captions: Iterable[str], lemma: Callable[[str], str] = str) -> set[str]:
-    """The tags that the captions of one image name.
+    """Return the tags that occur in the captions of one image.
 
     >>> sorted(words(["Two dog run on the 2nd grassy hill .", "dog outside"]))
     ['dog', 'grassy', 'hill', 'outside', 'run']
     """
     found = (lemma(word) for caption in captions for word in re.findall(r"[^\W_](?:[\w-]*[^\W_])?", caption.lower()))
-    return {w for w in found if len(w) > 1 and w.isascii() and w not in ENGLISH_STOP_WORDS | NUMBERS and not _digit(w)}
-
-
-def _digit(word: str) -> bool:
-    return any(letter.isdigit() for letter in word)
+    excluded = ENGLISH_STOP_WORDS | NUMBERS
+    return {w for w in found if len(w) > 1 and w.isascii() and w not in excluded and not re.search(r"\d", w)}
 
 
 def vocabulary(images: Iterable[set[str]], minimum: int) -> list[str]:
-    """Words of at least `minimum` images, the most frequent first; below that stand mostly slips of the pen.
+    """Return the words of at least `minimum` images, most frequent first; rarer words are mostly misspellings.
 
     >>> vocabulary([{"dog", "run"}, {"dog", "hill"}, {"dog", "run"}], minimum=2)
     ['dog', 'run']
@@ -42,7 +41,7 @@ def vocabulary(images: Iterable[set[str]], minimum: int) -> list[str]:
 
 
 def tag_matrix(images: Sequence[set[str]], names: Sequence[str]) -> csr_array:
-    """(n, t) of 0 and 1; words that are no tags are left out."""
+    """Return the (n, t) matrix of 0 and 1; words that are not in `names` are left out."""
     place = {name: i for i, name in enumerate(names)}
     rows = [sorted(place[word] for word in image if word in place) for image in images]
     ends = np.cumsum([0, *map(len, rows)])
@@ -50,8 +49,11 @@ def tag_matrix(images: Sequence[set[str]], names: Sequence[str]) -> csr_array:
     return csr_array((np.ones(ends[-1], np.uint8), columns, ends), shape=(len(rows), len(names)))
 
 
+_ENDINGS = (("ies", "y"), ("es", ""), ("s", ""), ("ied", "y"), ("ing", ""), ("ing", "e"), ("ed", ""), ("ed", "e"))
+
+
 def stemmer(captions: Iterable[str]) -> Callable[[str], str]:
-    """A plain lemmatiser: an inflected form becomes its stem where the stem, too, is a word of these captions.
+    """Return a simple lemmatiser: an inflected form becomes its stem if the stem occurs in these captions.
 
     >>> lemma = stemmer(["a dog runs", "two dogs run and jump", "jumping in a dress"])
     >>> [lemma(word) for word in ["dogs", "runs", "jumping", "dress"]]
@@ -64,12 +66,28 @@ def stemmer(captions: Iterable[str]) -> Callable[[str], str]:
             stem = word[: -len(ending)] + instead
             if word.endswith(ending) and len(stem) > 2 and stem in known:
                 return stem
-            twice = stem[:-1] if len(stem) > 3 and stem[-1] == stem[-2] else ""  # running, run
-            if ending in ("ing", "ed") and word.endswith(ending) and twice in known:
-                return twice
+            single = stem[:-1] if len(stem) > 3 and stem[-1] == stem[-2] else ""  # running, run
+            if ending in ("ing", "ed") and word.endswith(ending) and single in known:
+                return single
         return word
 
     return lemma
 
 
-_ENDINGS = (("ies", "y"), ("es", ""), ("s", ""), ("ied", "y"), ("ing", ""), ("ing", "e"), ("ed", ""), ("ed", "e"))
+def read_coco_captions(path: str | Path) -> dict[str, list[str]]:
+    """Read a COCO caption file: file name -> captions, in the order of the file's images.
+
+    The file is JSON: `images` with `id` and `file_name`, `annotations` with `image_id` and `caption`.
+    """
+    content = json.loads(Path(path).read_text(encoding="utf-8"))
+    if missing := {"images", "annotations"} - set(content):
+        raise ValueError(f"{path} is not a COCO caption file: it has no {' and no '.join(sorted(missing))}.")
+    of_image = defaultdict(list)
+    for note in content["annotations"]:
+        if "caption" not in note:
+            raise ValueError(
+                f"{path}: annotation {note.get('id')} has no caption; is this the file of instances? "
+                "Use captions_*.json."
+            )
+        of_image[note["image_id"]].append(note["caption"])
+    return {image["file_name"]: of_image[image["id"]] for image in content["images"]}

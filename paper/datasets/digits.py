@@ -1,16 +1,21 @@
-"""Sets of digits and their sums, and images of digits, deformed (section 4.1.2)."""
+"""Images of digits, MNIST or scikit-learn's, their deformations, and sets of digits (section 4.1.2)."""
 
 from __future__ import annotations
 
+import gzip
 import math
 from functools import cache
+from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from deepsets.sets import Sets
+
+from . import data_file
 
 
 def draw(store: Tensor, count: int, sizes: tuple[int, int], generator: torch.Generator | None = None) -> Sets:
@@ -37,6 +42,20 @@ def sums(sets: Sets, digits: Tensor) -> Tensor:
     """
     index = torch.arange(len(digits)) if sets.element_ids is None else sets.element_ids
     return digits.new_zeros(len(sets)).index_add(0, sets.set_ids, digits[index])
+
+
+def exact_sums(answer: Tensor, truth: Tensor) -> float:
+    """Return the share of answers that, rounded, are the true integer: (B,) each.
+
+    >>> import torch
+    >>> exact_sums(torch.tensor([11.6, 7.2, 3.0, 8.6]), torch.tensor([12, 7, 3, 8]))
+    0.75
+    """
+    if answer.shape != truth.shape or answer.ndim != 1:
+        raise ValueError(
+            f"expected one answer and one sum per set, found shapes {tuple(answer.shape)} and {tuple(truth.shape)}."
+        )
+    return float((answer.round() == truth).double().mean())
 
 
 def small_images(part: Literal["train", "test"]) -> tuple[Tensor, Tensor]:
@@ -90,3 +109,39 @@ _KNOTS = 5  # of the field of movements, along each axis
 def _spline(length: int) -> Tensor:
     """(length, knots): what each knot adds at each place, by cubic interpolation: field = spline @ knots @ splineᵀ."""
     return F.interpolate(torch.eye(_KNOTS)[None, None], size=(length, _KNOTS), mode="bicubic", align_corners=True)[0, 0]
+
+
+SOURCE = "https://ossci-datasets.s3.amazonaws.com/mnist/ (a copy of http://yann.lecun.com/exdb/mnist/)"
+_PREFIX = {"train": "train", "test": "t10k"}
+_BYTES = 8  # the code for unsigned bytes, the only type that these files use
+
+
+def mnist(part: Literal["train", "test"]) -> tuple[Tensor, Tensor]:
+    """Images, (N, 28, 28) bytes, and their digits, (N,) integers.
+
+    >>> images, digits = mnist("test")  # doctest: +SKIP
+    >>> images.shape, digits[:4].tolist()  # doctest: +SKIP
+    (torch.Size([10000, 28, 28]), [7, 2, 1, 0])
+    """
+    if part not in _PREFIX:
+        raise ValueError(f"MNIST has the parts 'train' and 'test', found {part!r}.")
+    images, digits = (
+        read_idx(data_file("mnist", f"{_PREFIX[part]}-{name}-ubyte.gz", SOURCE))
+        for name in ("images-idx3", "labels-idx1")
+    )
+    if len(images) != len(digits):
+        raise ValueError(f"the {part} part of MNIST has {len(images)} images but {len(digits)} digits.")
+    return images, digits.long()
+
+
+def read_idx(path: Path) -> Tensor:
+    """The array in a gzipped idx file: four bytes of magic (0, 0, type, number of axes), the sizes, the values."""
+    raw = gzip.decompress(path.read_bytes())
+    if len(raw) < 4 or raw[:3] != bytes([0, 0, _BYTES]):
+        raise ValueError(f"{path} is no idx file of bytes: it begins with {list(raw[:4])}, wanted [0, 0, 8, axes].")
+    axes = raw[3]
+    shape = np.frombuffer(raw, ">u4", axes, offset=4).astype(int).tolist()
+    values = np.frombuffer(raw, np.uint8, offset=4 + 4 * axes)
+    if len(values) != np.prod(shape):
+        raise ValueError(f"{path} says it holds {shape}, {np.prod(shape)} values, but has {len(values)}: cut short?")
+    return torch.from_numpy(values.reshape(shape).copy())

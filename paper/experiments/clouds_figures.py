@@ -15,9 +15,8 @@ import torch
 from deepsets.nn import DeepSet, SetSequential, Standardize
 from deepsets.sets import Sets
 
-from ..datasets.modelnet40 import Clouds
-from ..record import Record
-from .clouds_data import clouds
+from ..datasets.clouds import Clouds, clouds
+from ..runner import Record
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -106,3 +106,42 @@ def as_sum(
         return f(tuple(elements[number - 1] for number in counts.elements()))
 
     return phi, rho
+
+
+def as_weighted_sum(
+    f: Callable[[tuple[Element, ...]], Answer], universe: Iterable[Element], size: int
+) -> tuple[Callable[[Element], int], list[int], Callable[[int], Answer]]:
+    r"""Theorem 8 (Kolmogorov-Arnold) on a finite grid: $f(x_1, …, x_M) = ρ(\sum_m λ_m φ(x_m))$ for any function.
+
+    On continuous functions the theorem is not constructive in a useful sense; on the grid `universe`^size it is: φ
+    numbers the elements, $λ_m = k^m$, and the sum, read in base k, is the tuple. The weights λ tell the coordinates
+    apart. Where f is invariant they can be dropped: with counts in place of places this is `as_sum`.
+
+    Parameters
+    ----------
+    f : callable
+        Any function of tuples of `size` elements.
+    universe : iterable
+        The k possible elements.
+    size : int
+        Length M of the tuples.
+
+    Returns
+    -------
+    tuple
+        φ, the list of λ, and ρ.
+
+    Examples
+    --------
+    >>> phi, weights, rho = as_weighted_sum("".join, "abc", size=3)
+    >>> weights, rho(sum(w * phi(x) for w, x in zip(weights, "cab")))
+    ([1, 3, 9], 'cab')
+    """
+    elements = list(universe)
+    places = {element: place for place, element in enumerate(elements)}
+    weights = [len(elements) ** m for m in range(size)]
+
+    def rho(code: int) -> Answer:
+        return f(tuple(elements[code // weight % len(elements)] for weight in weights))
+
+    return places.__getitem__, weights, rho

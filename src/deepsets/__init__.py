@@ -6,12 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 from . import nn
 from .sets import Sets
+from .versions import show_versions
 
 if TYPE_CHECKING:
     from .io import ModelFolderError, export_onnx, export_program, load, save
 
 __version__ = version("deepsets")
-__all__ = ["ModelFolderError", "Sets", "__version__", "export_onnx", "export_program", "load", "nn", "save"]
+__all__ = [
+    "ModelFolderError",
+    "Sets",
+    "__version__",
+    "export_onnx",
+    "export_program",
+    "load",
+    "nn",
+    "save",
+    "show_versions",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -70,19 +70,19 @@ def _minus_batch_mean(sets):
     [
         (
             _first,
-            r"the answer for set [03] \((4|6) members\) changes by [\d.]+ when its members are permuted; .* allowed",
+            r"the output for set [03] \((4|6) members\) changes by [\d.]+ when its members are permuted; .* allowed",
         ),
-        (_numbered, r"the answer for set \d \(\d members\) changes by [123] when the sets of the batch are permuted; "),
+        (_numbered, r"the output for set \d \(\d members\) changes by [123] when the sets of the batch are permuted; "),
         (
             _minus_batch_mean,
-            r"the answer for set \d \(\d members\) changes by [\d.]+ when it stands alone in its batch; ",
+            r"the output for set \d \(\d members\) changes by [\d.]+ when it is alone in its batch; ",
         ),
-        (lambda s: torch.zeros(3), r"wanted one answer for each of the 4 sets, found shape \(3,\)"),
-        (lambda s: torch.tensor(0.0), r"wanted one answer for each of the 4 sets, found shape \(\)"),
-        (lambda s: s.values, r"wanted one answer for each of the 4 sets, found shape \(11, 2\)"),
+        (lambda s: torch.zeros(3), r"expected one output for each of the 4 sets, found shape \(3,\)"),
+        (lambda s: torch.tensor(0.0), r"expected one output for each of the 4 sets, found shape \(\)"),
+        (lambda s: s.values, r"expected one output for each of the 4 sets, found shape \(11, 2\)"),
         (
             lambda s: torch.zeros(len(s), len(s)),
-            r"the answer has shape \(4, 1\) when it stands alone in its batch, but \(4, 4\) before",
+            r"the output has shape \(4, 1\) when it is alone in its batch, but \(4, 4\) before",
         ),
         (lambda s: s.sizes / 0 * 0, r"changes by inf when its members are permuted"),
     ],
@@ -98,17 +98,17 @@ def test_a_model_that_is_not_invariant_fails_with_the_reason(sets, model, senten
     [
         (
             lambda s: s.with_values(s.values.cumsum(0)),
-            r"the answer for set [03] \([46] members\), member \d changes by [\d.]+ when its members are permuted",
+            r"the output for set [03] \([46] members\), member \d changes by [\d.]+ when its members are permuted",
         ),
         (
             lambda s: s.with_values(s.values + s.broadcast(torch.arange(len(s)))[:, None]),
-            r"the answer for set \d \(\d members\), member \d changes by \d when the sets of the batch are permuted",
+            r"the output for set \d \(\d members\), member \d changes by \d when the sets of the batch are permuted",
         ),
         (
             lambda s: s.with_values(s.values - s.values.mean()),
-            r"the answer for set \d \(\d members\), member \d changes by [\d.]+ when it stands alone in its batch",
+            r"the output for set \d \(\d members\), member \d changes by [\d.]+ when it is alone in its batch",
         ),
-        (lambda s: s[[0]], r"wanted one answer for each of the 11 members, found shape \(4, 2\)"),
+        (lambda s: s[[0]], r"expected one output for each of the 11 members, found shape \(4, 2\)"),
     ],
     ids=["order", "place", "neighbours", "too-few"],
 )
@@ -122,7 +122,7 @@ def test_the_tolerance_decides(sets):
         return _first(s) * 1e-3 + 1
 
     assert_invariant(nearly, sets, tolerance=0.1)
-    with pytest.raises(AssertionError, match=r"0.0001\d* would be allowed|1\.?\d*e-09 would be allowed"):
+    with pytest.raises(AssertionError, match=r"0.0001\d* is allowed|1\.?\d*e-09 is allowed"):
         assert_invariant(nearly, sets)
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from paper.optimizer import MuonAdamW
 from torch import nn
 from torch.testing import assert_close
 
 from deepsets.train import checkpoint
+from paper.optimizer import MuonAdamW
 
 
 def network():

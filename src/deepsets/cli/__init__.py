@@ -1,10 +1,11 @@
-"""The `deepsets` command: thin, one verb for each thing that can be done with a table of sets."""
+"""The `deepsets` command: one module per subcommand."""
 
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
+from ..nn.kernels import implementation
 from .evaluate import evaluate
 from .expand import expand
 from .explain import explain
@@ -14,6 +15,8 @@ from .pool import pool
 from .predict import predict
 from .serve import serve
 
+__all__ = ["app"]
+
 app = typer.Typer(
     name="deepsets",
     no_args_is_help=True,
@@ -22,9 +25,9 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
-        typer.echo(version("deepsets"))
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"deepsets {version('deepsets')} (kernels: {implementation()})")
         raise typer.Exit
 
 
@@ -34,8 +37,8 @@ def main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Learning on sets: from a table of members to a model, and from a model to answers."""
+    """Learning on sets: from a table of members to a model, and from a model to predictions."""
 
 
-for verb in (fit, predict, pool, evaluate, explain, export, expand, serve):
-    app.command()(verb)
+for command in (fit, predict, pool, evaluate, explain, export, expand, serve):
+    app.command()(command)

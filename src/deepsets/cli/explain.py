@@ -1,4 +1,4 @@
-"""`deepsets explain`: what each member contributes to the answer for its set."""
+"""`deepsets explain`: what each member contributes to the prediction for its set."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from .output import names, sentences, show, show_json
+from .errors import user_errors
+from .output import names, show_result
 
 
-@sentences
+@user_errors
 def explain(
-    model: Annotated[Path, typer.Argument(help="A model folder of a task of sets.")],
+    model: Annotated[Path, typer.Argument(help="A model folder of a task with one prediction per set.")],
     table: Annotated[Path, typer.Argument(help="Parquet, CSV, Arrow/Feather, JSON lines or NPZ.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The table to write; its suffix says how.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The table to write; format by extension.")],
     by: Annotated[str | None, typer.Option(help="The column that names the set (default: as in the fit).")] = None,
     z_columns: Annotated[
         str | None, typer.Option(help="Columns known of the whole set (default: as in the fit).")
@@ -22,36 +23,32 @@ def explain(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Writes for every member: the answer for its set, minus the answer without it.
+    """Write for every member: the prediction for its set, minus the prediction without it.
 
-    A positive number says that the member pushes the answer up (for classes: the probability of that class).
+    A positive number means that the member increases the prediction (for classes: the probability of that class).
 
     \b
     Example:
       deepsets explain model/ bags.parquet -o contributions.parquet
     """
     from ..io import check_output
-    from .inference import Question
-    from .predict import write_answers
+    from .inference import InferenceJob
 
-    check_output(output, overwrite)
-    question = Question(model, table, by, names(z_columns))
-    if not hasattr(question.model, "explain"):
-        raise ValueError(f"explain is for models of sets; {model} holds a {type(question.model).__name__}.")
-    result = write_answers(question, output, _contributions, quiet=as_json)
-    if as_json:
-        show_json(result)
-    else:
-        show(result, "Explained")
+    check_output(output, overwrite, (table,))
+    job = InferenceJob(model, table, by, names(z_columns))
+    if not hasattr(job.model, "explain"):
+        raise ValueError(
+            f"explain needs a model with one prediction per set; {model} holds a {type(job.model).__name__}."
+        )
+    show_result(job.write(output, _contributions, quiet=as_json), "Explained", as_json)
 
 
-def _contributions(question: Any, part: Any) -> dict[str, Any]:
-    from ..io import flat, naming, output_names
+def _contributions(model: Any, part: Any, by: str) -> dict[str, Any]:
+    from ..io import flatten, naming_columns, output_names
 
-    values = flat(question.model.explain(part.X, part.z))
-    out = naming(part, question.source.naming, per_member=True)
+    values = flatten(model.explain(part.X, z=part.z))
+    values = values.reshape(len(values), -1)
+    out = naming_columns(part, by, per_member=True)
     if values.shape[1] == 1:
         return out | {"contribution": values[:, 0]}
-    return out | {
-        f"contribution_{name}": values[:, i] for i, name in enumerate(output_names(question.model, values.shape[1]))
-    }
+    return out | {f"contribution_{name}": values[:, i] for i, name in enumerate(output_names(model, values.shape[1]))}

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
-from .output import names, sentences, show, show_json
+from .errors import user_errors
+from .output import names, show, show_result, show_rows
 
 
-@sentences
+@user_errors
 def fit(
     table: Annotated[Path, typer.Argument(help="Parquet, CSV, Arrow/Feather, JSON lines or NPZ.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The model folder to write.")],
@@ -23,7 +24,7 @@ def fit(
         str | None,
         typer.Option(
             help="set-regression, set-classification, member-regression, member-classification, odd-one-out or "
-            "expansion; guessed from the target if not given."
+            "expansion; by default guessed from the target."
         ),
     ] = None,
     features: Annotated[str | None, typer.Option(help="Feature columns: a,b (default: all others).")] = None,
@@ -32,16 +33,28 @@ def fit(
     method: Annotated[
         str | None, typer.Option(help="Expansion: bayesian-sets (default), deep-sets or nearest-vectors.")
     ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Tasks of sets: auto (default, a blend), deep, boosting, forest or linear.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the sets.")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Sets per training step.")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="Width of the networks.")] = None,
+    class_weight: Annotated[str | None, typer.Option(help="balanced: all classes count the same.")] = None,
+    early_stopping: Annotated[
+        bool, typer.Option("--early-stopping", help="Stop when held-out sets do not improve.")
+    ] = False,
+    device: Annotated[str | None, typer.Option(help="auto (default), cpu or cuda.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same model.")] = 0,
-    impute: Annotated[bool, typer.Option("--impute", help="Replace missing features by the training mean.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted fit of the same command.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the model folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Learns from a table and writes a model folder.
+    """Fit a model to a table and write a model folder.
 
-    What was understood (sets, sizes, features, target, task) is shown before the training, so that mistakes are seen
-    early. A row of the table is a member, and --by names its set; or a row is a set, and list columns hold its members.
+    Each column as it was understood is shown before the training, so that mistakes are seen early. A row of the table
+    is a member, and --by names its set; or a row is a set, and list columns hold its members. Columns may hold numbers,
+    booleans, text, dates and missing values. Checkpoints are kept beside the output until it is complete: after Ctrl-C
+    or a crash the same command with --resume continues.
 
     \b
     Examples:
@@ -50,84 +63,113 @@ def fit(
       deepsets fit nested.jsonl --target label --epochs 50 --seed 1 -o model/
       deepsets fit sales.csv --task expansion --by receipt --element item -o model/
     """
-    from .. import estimators, io
-    from ..io import check_values
-    from .expansion_task import fit_expansion
-    from .tasks import EXPANSION, TASKS, check_target, guess, targets
+    from .. import io
+    from ..files import locked
+    from .fit_expansion import fit_expansion
 
-    if task is not None and task not in (*TASKS, EXPANSION):
-        raise typer.BadParameter(f"{task!r} is none of {', '.join([*TASKS, EXPANSION])}.", param_hint="--task")
+    if task is not None and task not in io.TASKS:
+        raise typer.BadParameter(f"{task!r} is none of {', '.join(io.TASKS)}.", param_hint="--task")
     _check_options(task, target=target, features=features, z_columns=z_columns, element=element, method=method)
     io.check_free(output, overwrite)
-    if not output.resolve().parent.is_dir():
-        raise ValueError(f"the folder {output.resolve().parent} does not exist.")
-    if task == EXPANSION:
-        fit_expansion(table, output, by, element, method, epochs, seed, overwrite, as_json)
-        return
-    columns, sets = _read(table, by, names(features) or None, names(z_columns), names(target))
-    task = task or guess(sets)
-    schema = _schema(table, columns, sets, task)
-    if not as_json:
-        show(schema, "What is in the table")
-    check_target(task, sets, columns.target)
-    check_values(sets, columns.features, impute=impute, how="--impute replaces them by the training mean")
-    model = getattr(estimators, TASKS[task])(
-        by=columns.by,
-        columns=columns.features,
-        epochs=epochs,
-        random_state=seed,
-        impute=impute,
-        verbose=sys.stderr.isatty() and not as_json,
-    )
-    start = time.perf_counter()
-    model.fit(sets.X, targets(task, sets, columns.target), sets.z)
-    model.feature_names_in_ = np.array(columns.features, dtype=object)
-    model.context_names_in_, model.target_names_ = columns.z, columns.target
-    io.save(model, output, overwrite)
-    result = {
-        "model": str(output),
-        "epochs": len(model.history_),
-        "training loss": float(model.history_[-1]["loss"]),
-        "seconds": round(time.perf_counter() - start, 3),
+    io.check_folder(output)
+    options = {
+        "model": model,
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "width": width,
+        "class_weight": class_weight,
+        "early_stopping": early_stopping or None,
+        "device": device,
     }
-    if as_json:
-        show_json(schema | {name.replace(" ", "_"): value for name, value in result.items()})
-    else:
-        show(result, "\nWhat was learnt")
+    chosen = {name: value for name, value in options.items() if value is not None}
+    with locked(Path(f"{output.absolute()}.fit")):
+        if task == "expansion":
+            fit_expansion(table, output, by, element, method, epochs, seed, overwrite, as_json)
+            return
+        source = io.Source(None, [table], by, features=names(features), z=names(z_columns), target=names(target))
+        job = _FitJob(source, task, chosen, seed, as_json)
+        folder = _checkpoints(output, resume)
+        try:
+            result = job.run(folder)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(f"The same command with --resume continues from {folder}.") from None
+        io.save(job.model, output, overwrite)
+        shutil.rmtree(folder, ignore_errors=True)
+    show_result((job.schema if as_json else {}) | {"model": str(output)} | result, "\nFitted", as_json)
+
+
+def _checkpoints(output: Path, resume: bool) -> Path:
+    """The folder of the checkpoints; what an earlier fit left there is used only with --resume."""
+    folder = output.absolute().with_name(f"{output.absolute().name}.checkpoint")
+    if resume and not folder.is_dir():
+        raise ValueError(f"there is nothing to resume: {folder} does not exist. Run the command without --resume.")
+    if not resume and folder.is_dir():
+        typer.echo(f"Note: {folder} of an interrupted fit is discarded; --resume would continue it.", err=True)
+        shutil.rmtree(folder)
+    return folder
+
+
+class _FitJob:
+    """A table, its schema and the estimator for it."""
+
+    def __init__(self, source: Any, task: str | None, options: dict[str, Any], seed: int, as_json: bool) -> None:
+        from .. import estimators, io
+        from .schema import describe, overview
+        from .targets import check_target, guess_task, targets
+
+        sets, columns = source.read(), source.columns
+        task = task or guess_task(sets)
+        described = describe(sets, columns)
+        facts = overview(source.files[0], sets, task)
+        if not as_json:
+            show(facts, "Table")
+            show_rows(described[:40], "\nColumns")
+            if len(described) > 40:
+                typer.echo(f"… and {len(described) - 40} more")
+        roles = {"features": columns.features, "z": columns.z, "target": columns.target}
+        self.schema = facts | roles | {"columns": described}
+        check_target(task, sets, columns.target)
+        io.check_values(sets, columns.features, missing=True)
+        name = io.TASKS[task].estimator
+        assert name is not None
+        kind = getattr(estimators, name)
+        for option in options:
+            if option not in kind().get_params():
+                raise typer.BadParameter(f"{task} has no such option.", param_hint=f"--{option.replace('_', '-')}")
+        verbose = sys.stderr.isatty() and not as_json
+        self.model = kind(by=columns.by, random_state=seed, verbose=verbose, **options)
+        self.X, self.z = sets.named(columns)
+        y = targets(task, sets, columns.target)
+        self.y: Any = _split(y, sets.sizes) if io.TASKS[task].per_member else y
+        self.targets = columns.target
+
+    def run(self, checkpoints: Path) -> dict[str, Any]:
+        """Fit; returns what is to be shown."""
+        start = time.perf_counter()
+        self.model.set_params(checkpoint_dir=str(checkpoints)).fit(self.X, self.y, z=self.z)
+        self.model.target_names_ = self.targets
+        out: dict[str, Any] = {}
+        history = getattr(self.model, "history_", None)
+        if history:
+            out |= {"epochs": len(history), "training loss": float(history[-1]["loss"])}
+        if hasattr(self.model, "head_weights_"):
+            out["blend"] = {name: round(share, 3) for name, share in self.model.head_weights_.items()}
+        return out | {"seconds": round(time.perf_counter() - start, 3)}
+
+
+def _split(values: Any, sizes: Any) -> list[Any]:
+    """Targets of members as one array per set."""
+    import numpy as np
+
+    return np.split(values, np.cumsum(sizes)[:-1])
 
 
 def _check_options(task: str | None, **given: str | None) -> None:
-    """An option that the task does not know, or lacks, is a command that was written wrong."""
-    from .tasks import EXPANSION
-
-    if task != EXPANSION and given["target"] is None:
-        raise typer.BadParameter("say which column is to be learnt.", param_hint="--target")
-    wrong = ("target", "features", "z_columns") if task == EXPANSION else ("element", "method")
-    for name in wrong:
+    """Usage errors: an option that the task does not have, or needs."""
+    expansion = task == "expansion"
+    if not expansion and given["target"] is None:
+        raise typer.BadParameter("name the column to learn.", param_hint="--target")
+    for name in ("target", "features", "z_columns") if expansion else ("element", "method"):
         if given[name] is not None:
-            which = "not for" if task == EXPANSION else "for"
-            raise typer.BadParameter(f"it is {which} --task {EXPANSION}.", param_hint=f"--{name.replace('_', '-')}")
-
-
-def _read(path: Path, by: str | None, features: list[str] | None, z: list[str], target: list[str]) -> tuple[Any, Any]:
-    from ..io import File, read, shape_of
-
-    file = File(path)
-    shape = shape_of(file)
-    columns = shape.choose(by, features, z, target)
-    return columns, read(file, shape, columns)
-
-
-def _schema(path: Path, columns: Any, sets: Any, task: str) -> dict[str, Any]:
-    sizes = sets.sizes
-    return {
-        "table": str(path),
-        "sets": len(sets),
-        "members": int(sizes.sum()),
-        "sizes": {"min": int(sizes.min()), "median": float(np.median(sizes)), "max": int(sizes.max())},
-        "features": columns.features,
-        "z": columns.z,
-        "target": columns.target,
-        "labelled": int(min(len(t) - t.null_count for t in sets.targets)),
-        "task": task,
-    }
+            which = "cannot be used with" if expansion else "needs"
+            raise typer.BadParameter(f"it {which} --task expansion.", param_hint=f"--{name.replace('_', '-')}")

@@ -1,35 +1,85 @@
-"""A model folder and a table brought together, by streaming whole sets."""
+"""A model folder applied to a table, in batches of whole sets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from .. import io
-from ..io import Source, TableSets, stream
+from ..io import Source, TableSets, load, writer
 from ..train import keep_memory
+from .output import progress
 
 
-class Question:
-    """A fitted model asked about a table."""
+class InferenceJob:
+    """A fitted model and a table.
+
+    Parameters
+    ----------
+    model : Path
+        A model folder.
+    table : Path
+        A table.
+    by : str or None
+        Column that names the set; None: as in the fit.
+    z : list of str
+        Columns known of the whole set; empty: as in the fit.
+    target : list of str or None
+        Columns with the true values; an empty list: those of the fit; None: not needed.
+    """
 
     def __init__(self, model: Path, table: Path, by: str | None, z: list[str], target: list[str] | None = None) -> None:
-        """target: the columns with the truth; an empty list: those of the fit."""
         keep_memory()  # this process does nothing else
-        self.model = io.load(model)
+        self.model = load(model)
+        if hasattr(self.model, "expand"):
+            raise ValueError(
+                f"{model} holds a {type(self.model).__name__}, which completes sets: use `deepsets expand --model`."
+            )
         if target is not None:
             target = target or list(getattr(self.model, "target_names_", []))
             if not target:
-                raise ValueError(f"{model} does not say what it was fitted on: give --target.")
+                raise ValueError(f"{model} does not know the column it was fitted on: give --target.")
         self.source = Source(self.model, [table], by, z=z, target=target or [])
-        self.file, self.shape, self.columns = self.source.open(0), self.source.shape, self.source.columns
 
-    @property
-    def rows(self) -> int | None:
-        """Rows of the table, where they are known without reading it."""
-        return self.file.rows
+    def parts(self, quiet: bool) -> Iterator[TableSets]:
+        """Iterate over batches of whole sets, with a progress bar.
 
-    def parts(self) -> Iterator[TableSets]:
-        """Batches of whole sets, checked."""
-        for part in stream(self.file, self.shape, self.columns):
-            yield self.source.check(part)
+        Parameters
+        ----------
+        quiet : bool
+            Whether to show no bar.
+        """
+        with progress("rows", self.source.open(0).rows, quiet) as advance:
+            for part in self.source.batches():
+                yield part
+                advance(len(part) if self.source.shape.nested else int(part.sizes.sum()))
+
+    def write(
+        self, output: Path, columns: Callable[[Any, TableSets, str], dict[str, Any]], *, quiet: bool
+    ) -> dict[str, Any]:
+        """Write a table with the columns computed for each batch.
+
+        Parameters
+        ----------
+        output : Path
+            The table to write.
+        columns : callable
+            (model, sets, name of the set column) to the columns.
+        quiet : bool
+            Whether to show no progress bar.
+
+        Returns
+        -------
+        dict
+            The path, the number of sets and members, and the seconds it took.
+        """
+        import pyarrow as pa
+
+        start, sets, members = time.perf_counter(), 0, 0
+        with writer(output) as write:
+            for part in self.parts(quiet):
+                write(pa.table(columns(self.model, part, self.source.naming)))
+                sets, members = sets + len(part), members + int(part.sizes.sum())
+        seconds = round(time.perf_counter() - start, 3)
+        return {"output": str(output), "sets": sets, "members": members, "seconds": seconds}

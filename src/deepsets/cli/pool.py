@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from .engine import Address, EngineName, Workers, engine_of
-from .output import names, progress, sentences, show, show_json
+from .engine import Address, EngineName, Workers, make_engine
+from .errors import user_errors
+from .output import names, progress, show_result
 
 
-@sentences
+@user_errors
 def pool(
-    model: Annotated[Path, typer.Argument(help="A model folder of a task of sets.")],
-    table: Annotated[Path, typer.Argument(help="A table, or a folder of Parquet files.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="A Parquet file; without suffix a folder of them.")],
-    merge: Annotated[Path | None, typer.Option(help="States of before, to which these are added.")] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Take the rows away from the states of --merge.")] = False,
+    model: Annotated[str, typer.Argument(help="A model folder with one prediction per set; path or URI.")],
+    table: Annotated[str, typer.Argument(help="A table, or a folder of Parquet files; path or URI.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="A Parquet file; without extension a folder.")],
+    merge: Annotated[str | None, typer.Option(help="Earlier states, to which these are added.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the rows from the states of --merge.")] = False,
     by: Annotated[str | None, typer.Option(help="The column that names the set (default: as in the fit).")] = None,
     z_columns: Annotated[
         str | None, typer.Option(help="Columns known of the whole set (default: as in the fit).")
@@ -28,37 +28,29 @@ def pool(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Writes what the model knows of each set: a state, to which new rows can be added without the old ones.
+    """Write the state of each set, to which new rows can be added without the old ones.
 
-    The rows of a set may stand anywhere in the table. `deepsets predict` answers from states as from rows. A run that
-    was broken off is taken up by the same command. Taking rows away needs a pooling that is a sum (sum, mean, sqrt,
-    std).
+    The rows of a set may be anywhere in the table. `deepsets predict` accepts states instead of rows. An interrupted
+    run is resumed by the same command. Removing rows needs a pooling that is a sum (sum, mean, sqrt, std).
 
     \b
     Examples:
       deepsets pool model/ monday.parquet -o states.parquet
       deepsets pool model/ tuesday.parquet --merge states.parquet -o both.parquet
-      deepsets predict model/ both.parquet -o answers.parquet
+      deepsets predict model/ both.parquet -o predictions.parquet
     """
     if remove and merge is None:
-        raise typer.BadParameter("say by --merge from which states.", param_hint="--remove")
-    where = engine_of(engine, workers, address, table)
+        raise typer.BadParameter("--merge must name the states to remove from.", param_hint="--remove")
+    run = make_engine(engine, workers, address)
     from .. import distributed
 
-    with progress("rows", None, as_json) as move:
-        result = distributed.pool(
-            model,
-            table,
-            output,
-            by=by,
-            z=names(z_columns),
-            merge=merge,
-            remove=remove,
-            engine=where,
-            overwrite=overwrite,
-            progress=move,
-        )
-    if as_json:
-        show_json(result)
-    else:
-        show(result, "Pooled")
+    options: dict[str, Any] = {
+        "by": by,
+        "z": names(z_columns),
+        "merge": merge,
+        "remove": remove,
+        "overwrite": overwrite,
+    }
+    with progress("rows", None, as_json) as advance:
+        result = distributed.pool(model, table, output, engine=run, progress=advance, **options)
+    show_result(result, "Pooled", as_json)

@@ -1,84 +1,78 @@
-"""`deepsets predict`: a model folder and a table to a table of answers, in bounded memory."""
+"""`deepsets predict`: a model folder and a table to a table of predictions, in bounded memory."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from .engine import Address, EngineName, Workers, engine_of
-from .output import names, progress, sentences, show, show_json
+from .engine import Address, EngineName, Workers, check_engine, make_engine
+from .errors import user_errors
+from .output import names, progress, show_result
 
 
-@sentences
+@user_errors
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
-    table: Annotated[Path, typer.Argument(help="Parquet, CSV, Arrow/Feather, JSON lines or NPZ; a folder; states.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The table to write; its suffix says how.")],
+    model: Annotated[str, typer.Argument(help="A model folder; path or URI.")],
+    table: Annotated[
+        str, typer.Argument(help="Parquet, CSV, Arrow/Feather, JSON lines or NPZ; a folder; states; path or URI.")
+    ],
+    output: Annotated[str, typer.Option("-o", "--output", help="The table to write; format by extension.")],
     by: Annotated[str | None, typer.Option(help="The column that names the set (default: as in the fit).")] = None,
     z_columns: Annotated[
         str | None, typer.Option(help="Columns known of the whole set (default: as in the fit).")
     ] = None,
-    scattered: Annotated[bool, typer.Option("--scattered", help="The rows of a set may stand anywhere.")] = False,
+    scattered: Annotated[bool, typer.Option("--scattered", help="The rows of a set need not be adjacent.")] = False,
     engine: EngineName = "local",
     workers: Workers = None,
     address: Address = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Writes the answers for all sets of a table, or all their members.
+    """Write predictions for all sets of a table, or all their members.
 
-    Columns are found by name: their order does not matter, and others are ignored. The table is read in pieces, so it
-    may be larger than memory; the output appears when it is complete. The rows of a set must be neighbours, unless
-    --scattered is given; for a folder of Parquet files, and with --engine ray, they may always stand anywhere, and a
-    run that was broken off is taken up by the same command. A table of states (`deepsets pool`) is answered too.
+    Columns are found by name: their order does not matter, and other columns are ignored. The table is read in pieces,
+    so it may be larger than memory; the output appears when it is complete. The rows of a set must be adjacent, unless
+    --scattered is given; in a folder of Parquet files, and with --engine ray or spark, they may be anywhere. An
+    interrupted run of the local engine is resumed by the same command. A table of states (`deepsets pool`) is accepted
+    too.
 
     \b
     Examples:
       deepsets predict model/ galaxies.parquet -o redshifts.parquet
-      deepsets predict model/ bags.csv -o answers.csv --overwrite
-      deepsets predict model/ shards/ -o answers/ --engine ray --address auto
+      deepsets predict model/ bags.csv -o predictions.csv --overwrite
+      deepsets predict model/ shards/ -o predictions/ --engine ray --address auto
     """
-    where = engine_of(engine, workers, address, table)
-    from ..distributed import is_states
-    from ..io import check_output
-    from .inference import Question
-
-    if scattered or engine == "ray" or table.is_dir() or not output.suffix or is_states(table):
+    check_engine(engine, address)
+    uris = any("://" in place for place in (model, table, output))
+    folders = Path(table).is_dir() or not Path(output).suffix
+    if scattered or engine != "local" or uris or folders or _is_states(Path(table)):
+        run = make_engine(engine, workers, address)
         from .. import distributed
 
-        options = {"by": by, "z": names(z_columns), "engine": where, "overwrite": overwrite}
-        with progress("rows", None, as_json) as move:
-            result = distributed.predict(model, table, output, progress=move, **options)
+        options = {"by": by, "z": names(z_columns), "engine": run, "overwrite": overwrite}
+        with progress("rows", None, as_json) as advance:
+            result = distributed.predict(model, table, output, progress=advance, **options)
     else:
-        check_output(output, overwrite)
-        question = Question(model, table, by, names(z_columns))
-        result = write_answers(question, output, _answers, quiet=as_json)
-    if as_json:
-        show_json(result)
-    else:
-        show(result, "Predicted")
+        from ..io import check_output, prediction_columns
+        from .inference import InferenceJob
+
+        check_output(Path(output), overwrite, (Path(table),))
+        job = InferenceJob(Path(model), Path(table), by, names(z_columns))
+        result = job.write(Path(output), prediction_columns, quiet=as_json)
+    show_result(result, "Predicted", as_json)
 
 
-def write_answers(question: Any, output: Path, answer: Any, *, quiet: bool) -> dict[str, Any]:
-    """Asks `answer(question, part)` for the columns of each piece of the table, and writes them."""
-    import pyarrow as pa
+def _is_states(table: Path) -> bool:
+    """Whether a Parquet file holds states; the distributed code is imported only for these."""
+    if table.suffix.lower() not in (".parquet", ".pq") or not table.is_file():
+        return False
+    from ..io import File
 
-    from ..io import writer
+    metadata = File(table).schema.metadata or {}
+    if not any(key.startswith(b"deepsets") for key in metadata):
+        return False
+    from ..distributed import states_header
 
-    start, sets, members = time.perf_counter(), 0, 0
-    with progress("rows", question.rows, quiet) as move, writer(output) as write:
-        for part in question.parts():
-            write(pa.table(answer(question, part)))
-            sets, members = sets + len(part), members + int(part.sizes.sum())
-            move(len(part) if question.shape.nested else int(part.sizes.sum()))
-    seconds = round(time.perf_counter() - start, 3)
-    return {"output": str(output), "sets": sets, "members": members, "seconds": seconds}
-
-
-def _answers(question: Any, part: Any) -> dict[str, Any]:
-    from ..io import answers
-
-    return answers(question.model, part, question.source.naming)
+    return states_header(table) is not None

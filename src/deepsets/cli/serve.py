@@ -1,33 +1,38 @@
-"""`deepsets serve`: models over HTTP, and the page to explore them."""
+"""`deepsets serve`: models over HTTP, with a page to explore them."""
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .output import sentences
+from .errors import user_errors
 
 
-@sentences
+@user_errors
 def serve(
     models: Annotated[list[Path] | None, typer.Argument(help="Model folders (default: English words).")] = None,
-    host: Annotated[str, typer.Option(help="Where to listen; beyond this machine a token is needed.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes a free one.", min=0, max=65535)] = 8000,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; other than this machine needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 chooses a free one.", min=0, max=65535)] = 8000,
     token_file: Annotated[
-        Path | None, typer.Option(help="A file with the token that is wanted (default: $DEEPSETS_TOKEN, or none).")
+        Path | None, typer.Option(help="A file with the access token (default: $DEEPSETS_TOKEN, or none).")
     ] = None,
-    cors: Annotated[list[str] | None, typer.Option(help="An origin whose pages may ask (may be repeated).")] = None,
-    max_body: Annotated[int, typer.Option(help="Bytes of a request.")] = 1 << 20,
-    max_elements: Annotated[int, typer.Option(help="Members of all sets of a request.")] = 10_000,
-    max_k: Annotated[int, typer.Option(help="Candidates of an answer.")] = 1000,
-    queue: Annotated[int, typer.Option(help="Requests that may wait; more get 429.")] = 256,
-    timeout: Annotated[float, typer.Option(help="Seconds for a request; then it gets 504.")] = 10.0,
+    cors: Annotated[
+        list[str] | None, typer.Option(help="An origin whose pages may send requests; may be repeated.")
+    ] = None,
+    max_body: Annotated[int, typer.Option(min=1, help="Largest request, in bytes.")] = 1 << 20,
+    max_elements: Annotated[int, typer.Option(min=1, help="Largest number of members in a request.")] = 10_000,
+    max_k: Annotated[int, typer.Option(min=1, help="Largest number of candidates in a response.")] = 1000,
+    queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; more are refused (429).")] = 256,
+    timeout: Annotated[float, typer.Option(min=0.001, max=86400.0, help="Seconds for a request, then 504.")] = 10.0,
 ) -> None:
-    """Serves models over HTTP, with a page to explore them, until SIGTERM or Ctrl-C.
+    """Serve models over HTTP, with a page to explore them, until SIGTERM or Ctrl-C.
 
     \b
     Examples:
@@ -37,7 +42,6 @@ def serve(
     """
     try:
         from .. import serve as server
-        from ..serve.server import JsonLines
     except ImportError as error:
         raise ImportError(f'{error}: install the extra, pip install "deepsets[serve]".') from None
 
@@ -45,8 +49,8 @@ def serve(
     server.check_address(host, token)
     limits = server.Limits(body=max_body, elements=max_elements, k=max_k, queue=queue, timeout=timeout)
     found = server.load(models) if models else server.words()
-    handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines())
+    handler = server.BackgroundHandler(sys.stderr)
+    handler.setFormatter(server.JsonFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("deepsets.serve").setLevel(logging.INFO)
     names = ", ".join(model.name for model in found)

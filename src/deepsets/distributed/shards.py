@@ -1,41 +1,49 @@
-"""Sets in Parquet files for training: which process reads what, and its batches, one after another."""
+"""Labelled sets in Parquet files, as a source of batches for training."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
-from ..io import TableSets, numbers, same_within_sets, to_sets
-from ..io.files import arrow
-from ..io.source import Source, table_files
+from ..io import TableSets, arrow, numbers, same_within_sets, to_sets
+from ..io.row_groups import Part, batches, cut
+from ..io.storage import file_stamps, list_files, resolve
 from ..sets import Sets
 from ..train import Batch
-from .partition import group_members
-from .work import stamps
-
-
-class Group(NamedTuple):
-    """A row group: its file, its number there, and about how many members it has."""
-
-    file: int
-    number: int
-    members: int
+from .functions import Rows
 
 
 class Shards:
-    """Labelled sets in Parquet files, larger than memory.
+    """Labelled sets in Parquet files, larger than memory: a source of batches for `deepsets.train.train`.
 
-    table:  a file, or a folder of files. A row is a member and `by` names its set, whose rows are neighbours in one
-            file; or a row is a set, with its members in list columns.
-    target: columns with one number for each set. features, z: columns; by default all others are features.
-    mix:    how many row groups are in memory, and shuffled together, at a time.
+    The unit is the row group. Each process reads its own ones, other ones in every epoch. A set belongs to the group
+    in which it begins, and is read to its end: no set is divided. A training that is resumed within an epoch reads
+    that epoch again up to its step, without computing.
 
-    The unit is the row group: each process reads its own, other ones in every epoch. A set belongs to the group in
-    which it begins, and is read to its end: no set is ever cut.
+    Parameters
+    ----------
+    table : str or Path
+        Path or URI of a file, or of a folder of files. Either a row is a member and `by` names its set, whose rows
+        are contiguous in one file; or a row is a set, with its members in list columns.
+    by : str, optional
+        Column with the name of the set.
+    target : sequence of str
+        Columns with one number per set.
+    features, z : sequence of str, optional
+        Columns of the members and of the context; by default all remaining columns are features.
+    batch_members : int, default=16_000
+        Members per batch on average, over all processes.
+    mix : int, default=4
+        Number of row groups that are in memory, and shuffled together, at a time.
+
+    Examples
+    --------
+    >>> shards = Shards("table/", by="basket", target=["spend"])  # doctest: +SKIP
+    >>> train(model, loss, shards, epochs=10)  # doctest: +SKIP
     """
 
     def __init__(
@@ -46,47 +54,48 @@ class Shards:
         target: Sequence[str],
         features: Sequence[str] | None = None,
         z: Sequence[str] = (),
+        batch_members: int = 16_000,
         mix: int = 4,
     ) -> None:
-        self.source = Source(None, table_files(table), by, features=features, z=z, target=target)
-        self.mix = mix
-        self.groups: list[Group] = []
-        for file, path in enumerate(self.source.files):
-            about = arrow().parquet.read_metadata(path)
-            for number in range(about.num_row_groups):
-                if about.row_group(number).num_rows:
-                    self.groups.append(Group(file, number, group_members(about.row_group(number))))
-        if not self.groups:
-            raise ValueError(f"{self.source.files[0]} has no rows, so there are no sets.")
+        if batch_members < 1 or mix < 1:
+            raise ValueError(f"batch_members and mix must be 1 or more; found {batch_members} and {mix}.")
+        self.files, self.mix = list_files(table), mix
+        self.groups = cut(self.files, 1)
+        head = arrow().Table.from_batches([next(batches(self.groups[0], None, 100))])
+        self.source = Rows(head, None, by, features, z, target)
+        self.steps = max(1, round(sum(group.members for group in self.groups) / batch_members))
 
     @property
-    def materialize(self) -> int:
-        """About how many members there are in all."""
-        return sum(group.members for group in self.groups)
+    def settings(self) -> dict[str, Any]:
+        """What identifies the data: files with sizes and times, columns, steps per epoch."""
+        columns = list(self.source.columns.all)
+        return {"tables": file_stamps(self.files), "columns": columns, "mix": self.mix, "steps": self.steps}
 
-    @property
-    def identity(self) -> dict[str, Any]:
-        """What a training must share with the one it takes up."""
-        return {"tables": [list(s) for s in stamps(self.source.files)], "columns": list(self.source.columns.all)} | {
-            "mix": self.mix
-        }
-
-    def own(self, seed: int, epoch: int, rank: int, world: int) -> list[Group]:
-        """The row groups of a process in an epoch: shuffled, largest first to the one with the fewest members."""
+    def row_groups(self, epoch: int, *, seed: int, rank: int, world: int) -> list[Part]:
+        """Row groups of a process in an epoch: shuffled, largest first to the process with the fewest members."""
         order = np.random.default_rng([seed, epoch]).permutation(len(self.groups))
         shuffled = [self.groups[i] for i in order]
         load, mine = np.zeros(world), []
-        place = sorted(range(len(shuffled)), key=lambda i: -shuffled[i].members)
-        for i in place:
+        for i in sorted(range(len(shuffled)), key=lambda i: -shuffled[i].members):
             least = int(load.argmin())
             load[least] += shuffled[i].members
             if least == rank:
                 mine.append(i)
         return [shuffled[i] for i in sorted(mine)]
 
-    def batches(self, steps: int, seed: int, epoch: int, rank: int = 0, world: int = 1) -> Iterator[Batch | None]:
-        """Exactly `steps` batches of whole sets with about equally many members; None where there is nothing left."""
-        groups = self.own(seed, epoch, rank, world)
+    def epoch(
+        self, epoch: int, *, seed: int, start: int = 0, rank: int = 0, world: int = 1
+    ) -> tuple[int, Iterator[Batch | None]]:
+        """Steps of an epoch, and its batches of whole sets with about equal numbers of members.
+
+        See :class:`deepsets.train.BatchSource`. A batch is None where this process has no sets left.
+        """
+        batches = self._batches(self.row_groups(epoch, seed=seed, rank=rank, world=world), [seed, epoch, rank])
+        for _ in range(start):
+            next(batches)
+        return self.steps, batches
+
+    def _batches(self, groups: list[Part], seed: list[int]) -> Iterator[Batch | None]:
         total = max(1, sum(group.members for group in groups))
         given, held = 0, 0
         waiting: list[Batch] = []
@@ -94,29 +103,32 @@ class Shards:
             data = _join([self._read(group) for group in groups[start : start + self.mix]])
             if data is None:
                 continue
-            order = np.random.default_rng([seed, epoch, rank, start]).permutation(len(data.sets))
+            order = np.random.default_rng([*seed, start]).permutation(len(data.sets))
             # A set goes to the step in whose share of all members its middle lies.
             sizes = data.sets.sizes.numpy()[order] + 1e-9
             middle = held + np.cumsum(sizes) - sizes / 2
             held += int(sizes.sum())
-            step = np.minimum((middle / total * steps).astype(int), steps - 1)
+            step = np.minimum((middle / total * self.steps).astype(int), self.steps - 1)
             for number in np.unique(step):
                 while given < number:
                     yield _join(waiting)
                     waiting, given = [], given + 1
                 waiting.append(data.take(order[step == number]))
-        while given < steps:
+        while given < self.steps:
             yield _join(waiting)
             waiting, given = [], given + 1
 
-    def _read(self, group: Group) -> Batch | None:
-        """The sets that begin in a row group, whole."""
+    def _read(self, group: Part) -> Batch | None:
+        """The sets that begin in a row group, complete."""
         source = self.source
         names = source.shape.inside(source.columns.all)
-        with arrow().parquet.ParquetFile(source.files[group.file]) as file:
-            table = file.read_row_group(group.number, columns=names, use_threads=False)
+        assert group.groups is not None
+        system, path = resolve(group.file)
+        with arrow().parquet.ParquetFile(path, filesystem=system) as file:
+            first, end = group.groups
+            table = file.read_row_groups(range(first, end), columns=names, use_threads=False)
             if not source.shape.nested:
-                table = _whole_sets(file, table, group.number, source.columns.by or "", names)
+                table = _whole_sets(file, table, first, end, source.columns.by or "", names)
         if table.num_rows == 0:
             return None
         return self._batch(source.check(to_sets(table, source.shape, source.columns)))
@@ -129,21 +141,22 @@ class Shards:
             if not part.per_set:
                 bad = same_within_sets(column, part.sizes)
                 if bad is not None:
-                    raise ValueError(f"the target {name!r} changes within set {part.ids[bad].as_py()!r}.")
+                    raise ValueError(
+                        f"the target {name!r} changes within set {part.ids[bad].as_py()!r}: it needs one value per set."
+                    )
                 found = column.take(arrow().array(np.cumsum(part.sizes) - part.sizes))
             y.append(numbers(found, name))
         z = None if part.z is None else torch.from_numpy(part.z).float()
-        return Batch(part.X, torch.from_numpy(np.stack(y, axis=1)).float(), z)
+        return Batch(part.X.to(dtype=torch.float32), torch.from_numpy(np.stack(y, axis=1)).float(), z)
 
 
-def _whole_sets(file: Any, table: Any, number: int, by: str, names: list[str]) -> Any:
-    """Without the rest of a set that began in the group before, and with the rest of the last one."""
-    if number > 0:
-        before = file.read_row_group(number - 1, columns=[by], use_threads=False)[by]
+def _whole_sets(file: Any, table: Any, first: int, end: int, by: str, names: list[str]) -> Any:
+    """Drop the rest of a set that began in the group before, and add the rest of the last set."""
+    if first > 0:
+        before = file.read_row_group(first - 1, columns=[by], use_threads=False)[by]
         if len(before):
             table = table.slice(_run(table[by], before[-1]))
-    while table.num_rows and number + 1 < file.num_row_groups:
-        number += 1
+    for number in range(end, file.num_row_groups if table.num_rows else 0):
         more = file.read_row_group(number, columns=names, use_threads=False)
         rest = _run(more[by], table[by][-1])
         table = arrow().concat_tables([table, more.slice(0, rest)])
@@ -153,7 +166,7 @@ def _whole_sets(file: Any, table: Any, number: int, by: str, names: list[str]) -
 
 
 def _run(column: Any, name: Any) -> int:
-    """How many values at the beginning are this one."""
+    """Number of values at the beginning that equal `name`."""
     differ = arrow().compute.not_equal(column, name)
     first = differ.index(True).as_py()
     return len(column) if first < 0 else first

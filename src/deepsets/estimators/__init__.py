@@ -1,7 +1,15 @@
-"""The scikit-learn face: fit and predict on sets."""
+"""Estimators with scikit-learn's interface: fit and predict on sets."""
 
-from .members import MemberClassifier as MemberClassifier
-from .members import MemberRegressor as MemberRegressor
-from .odd_one_out import OddOneOut as OddOneOut
-from .sets import SetClassifier as SetClassifier
-from .sets import SetRegressor as SetRegressor
+from .members import MemberClassifier, MemberRegressor
+from .odd_one_out import OddOneOut
+from .sdm import SupportDistributionMachine
+from .sets import SetClassifier, SetRegressor
+
+__all__ = [
+    "MemberClassifier",
+    "MemberRegressor",
+    "OddOneOut",
+    "SetClassifier",
+    "SetRegressor",
+    "SupportDistributionMachine",
+]

@@ -1,248 +1,225 @@
-"""A label or a number for each member of a set."""
+"""A class or one or more values for each member of a set."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from ..sets import Sets
-from ..sets.frame import _missing
+from ..sets import Sets, is_missing
 from ..train import Batch
-from .base import SetEstimator, target_column
-from .input import Read
-from .network import MemberNetwork
-from .targets import as_numbers, check_classes, check_outputs, codes, per_member
+from .input import Members
+from .member_estimator import MemberEstimator
+from .parameters import MEMBER_PARAMETERS, documented
+from .targets import as_numbers, check_outputs, class_labels, codes, find_classes, per_member, target_column
 
 
-class PerMember(SetEstimator):
-    _PER_MEMBER = True
-    _STEPS = 400
-    _WARMUP = 0.1
-
-    def __init__(
-        self,
-        *,
-        width: int = 64,
-        depth: int = 2,
-        dropout: float = 0.3,
-        n_estimators: int = 1,
-        noise: float = 0.1,
-        keep: float = 0.3,
-        epochs: int | None = None,
-        batch_size: int = 24,
-        learning_rate: float = 2e-3,
-        weight_decay: float = 0.01,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.15,
-        patience: int = 20,
-        impute: bool = False,
-        warm_start: bool = False,
-        by: str | None = None,
-        columns: list[str] | None = None,
-        checkpoint_dir: str | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.width = width
-        self.depth = depth
-        self.dropout = dropout
-        self.n_estimators = n_estimators
-        self.noise = noise
-        self.keep = keep
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.impute = impute
-        self.warm_start = warm_start
-        self.by = by
-        self.columns = columns
-        self.checkpoint_dir = checkpoint_dir
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def _make(self, inputs: int, z: int, outputs: int) -> nn.Module:
-        return MemberNetwork(
-            inputs, z, outputs, width=self.width, depth=self.depth, dropout=self.dropout, noise=self.noise
-        )
+class PerMember(MemberEstimator):
+    """Loss over labelled members and targets of members."""
 
     def _loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor | float]:
-        """The loss of the labelled members; in training on random parts of the sets, so that no mate is relied on."""
+        """Loss of the labelled members; in training on random parts of the sets, so that no member is relied on."""
         assert isinstance(batch.y, Sets)
         places = _some(batch.sets, self.keep) if model.training and self.keep < 1 else None
         if places is not None:
             batch = batch._replace(sets=_at(batch.sets, *places), y=_at(batch.y, *places))
-        answers = model.answers(batch.sets, batch.z)
+        answers = model(batch.sets, batch.z)
         assert isinstance(batch.y, Sets)
         return self._member_loss(model, answers, batch.y.values, batch)
 
     def _member_loss(self, model: Any, answers: Tensor, y: Tensor, batch: Batch) -> tuple[Tensor, Tensor | float]:
         raise NotImplementedError
 
-    def _member_targets(self, y: Any, given: Read) -> np.ndarray:
+    def _member_targets(self, y: Any, members: Members) -> np.ndarray:
         """Targets of members, flat, in the order of the members."""
-        sets = given.sets
-        assert sets is not None
         if y is None:
             raise ValueError("y is needed: one target for each member (NaN or None where it is not known).")
         if isinstance(y, Sets):
             y = y.materialize().values.numpy()
-        elif _one_array_a_set(y, sets):
-            for b, (part, n) in enumerate(zip(y, sets.sizes.tolist(), strict=True)):
+        elif _one_array_per_set(y, members):
+            for b, (part, n) in enumerate(zip(y, members.sizes.tolist(), strict=True)):
                 if len(part) != n:
                     raise ValueError(f"set {b} has {n} members, but y has {len(part)} targets for it.")
             y = np.concatenate([np.asarray(part, dtype=object) for part in y]) if len(y) else np.zeros(0)
         y = np.asarray(y)
-        if len(y) != sets.total:
-            raise ValueError(f"there are {sets.total} members, but y has {len(y)} targets.")
-        return y if given.rows is None else y[given.rows]
+        if y.ndim == 0:
+            raise ValueError(
+                f"y is a single value ({y.item()!r}); wanted one target for each of the {members.total} members."
+            )
+        if len(y) != members.total:
+            raise ValueError(f"there are {members.total} members, but y has {len(y)} targets.")
+        return y if members.rows is None else y[members.rows]
+
+    def _weights(self, weight: Any, members: Members, known: np.ndarray) -> np.ndarray | None:
+        """Weights of sets as weights of their labelled members."""
+        return None if weight is None else np.repeat(np.asarray(weight, float), members.sizes)[known]
 
 
-def _one_array_a_set(y: Any, sets: Sets) -> bool:
-    if isinstance(y, np.ndarray) and y.dtype != object and len(y) == sets.total:
+def _one_array_per_set(y: Any, members: Members) -> bool:
+    if isinstance(y, np.ndarray) and y.dtype != object and len(y) == members.total:
         return False
-    arrays = isinstance(y, list | tuple | np.ndarray) and len(y) == len(sets)
+    arrays = isinstance(y, list | tuple | np.ndarray) and len(y) == len(members)
     return arrays and all(np.ndim(part) > 0 for part in y)
 
 
+@documented(MEMBER_PARAMETERS)
 class MemberRegressor(RegressorMixin, PerMember):
-    """A number (or several) for each member, seen together with its set mates.
+    """One or more values for each member, seen together with the other members of its set.
 
+    y: one array per set, or one array over all members (or the name of a column of a table); NaN where a target is
+    not known: such members are still seen as context. `predict` answers in the form of X: one array per set; for a
+    table one array in the order of its rows.
+
+    {parameters}
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.normal(size=(rng.integers(2, 9), 3)) for _ in range(40)]
     >>> y = [x[:, 0] - x[:, 0].mean() for x in X]
     >>> [part.shape for part in MemberRegressor(epochs=2, random_state=0).fit(X, y).predict(X[:2])]
     [(7,), (6,)]
-
-    y: one array a set, or one array over all members (a column of the table); NaN where it is not known: such members
-    are still seen by their set mates. `predict` answers in the form of X: one array a set; for a table one array in
-    the order of its rows. `noise` (in deviations) on the features and random parts of the sets, of at least the
-    share `keep`, make small data go further.
     """
 
-    def predict(self, X: Any, z: Any = None) -> Any:
-        """One array (members,) or (members, targets) a set; for a table one array over its rows."""
-        given, sets, context = self._ask(X, z)
-        out = self.network_.unscale(self._answers(sets, context).mean(0)).detach().numpy()
-        return per_member(out[:, 0] if self._flat_ else out, given, sets)
+    def predict(self, X: Any, *, z: Any = None) -> Any:
+        """Predict one array (members,) or (members, targets) per set; for a table one array over its rows."""
+        members, set_level = self._read(X, z)
+        return per_member(self._values(members, set_level), members)
 
-    def score(self, X: Any, y: Any, z: Any = None, sample_weight: Any = None) -> float:
-        """R² over all labelled members; sample_weight: one a set."""
-        given, sets, _ = self._ask(X, z)
-        wanted = self._targets(target_column(X, y), given._replace(sets=sets), first=False).values
-        found = self.predict(X, z)
-        flat = torch.as_tensor(found[given.rows] if given.rows is not None else np.concatenate(found))
-        known = ~wanted.isnan().any(1)
-        weight = _weights_of_members(sample_weight, sets, known.numpy())
-        return float(r2_score(wanted[known], flat.reshape(len(flat), -1)[known], sample_weight=weight))
+    def _values(self, members: Members, set_level: Any) -> np.ndarray:
+        out = self.network_.unscale(self._answers(members, set_level).double().mean(0)).numpy()
+        return out[:, 0] if self.flat_ else out
 
-    def _targets(self, y: Any, given: Read, *, first: bool) -> Sets:
-        values = as_numbers(self._member_targets(y, given), "member")
-        if np.isinf(values).any():
-            raise ValueError(
-                f"the target of member {int(np.isinf(values).reshape(len(values), -1).any(1).argmax())} is infinite."
-            )
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, z: Any = None) -> float:
+        """R² over all labelled members; `sample_weight` holds one weight per set."""
+        members, set_level = self._read(X, z, y)
+        wanted = self._numbers(target_column(X, y), members)
+        found = self._values(members, set_level).reshape(len(wanted), -1)
+        known = ~np.isnan(wanted).any(1)
+        weight = self._weights(sample_weight, members, known)
+        return float(r2_score(wanted[known], found[known], sample_weight=weight))
+
+    def _numbers(self, y: Any, members: Members) -> np.ndarray:
+        values = as_numbers(self._member_targets(y, members), "member")
+        return values.reshape(len(values), -1)
+
+    def _targets(self, y: Any, members: Members, *, first: bool) -> Sets:
+        values = as_numbers(self._member_targets(y, members), "member")
+        flat = values.reshape(len(values), -1)
+        if np.isinf(flat).any():
+            raise ValueError(f"the target of member {int(np.isinf(flat).any(1).argmax())} is infinite.")
         if first:
-            self._flat_ = values.ndim == 1
-        values = values.reshape(len(values), -1)
-        check_outputs(values.shape[1], getattr(self, "n_outputs_", 0), first=first)
-        return given.sets.materialize().with_values(torch.from_numpy(values).float())  # type: ignore[union-attr]
+            known = flat[~np.isnan(flat).any(1)]
+            if len(known) == 0:
+                raise ValueError(f"none of the {len(flat)} members has a target: at least some must be labelled.")
+            if (known == known[0]).all(0).any():
+                raise ValueError(f"the target is constant ({known[0].tolist()} in all {len(known)} labelled members).")
+            self.flat_, self._width = values.ndim == 1, flat.shape[1]
+        else:
+            check_outputs(flat.shape[1], self.n_outputs_)
+        return replace(members, weights=None).layout(_keep_nan(flat))
 
-    def _outputs(self, y: Tensor | Sets) -> int:
-        assert isinstance(y, Sets)
-        known = y.values[~y.values.isnan().any(1)]
-        if len(known) == 0:
-            raise ValueError(f"none of the {y.total} members has a target: at least some must be labelled.")
-        if bool((known == known[0]).all(0).any()):
-            raise ValueError(f"the target is constant ({known[0].tolist()} in all {len(known)} labelled members).")
-        return y.values.shape[1]
+    def _outputs(self) -> int:
+        return self._width
 
-    def _learn_targets(self, y: Tensor | Sets) -> None:
-        assert isinstance(y, Sets)
-        self.network_.unscale.learn(y.values[~y.values.isnan().any(1)])
+    def _learn_targets(self, y: Sets) -> None:
+        known = y.values[~_unknown(y.values)]
+        self.network_.unscale.learn(known)
 
     def _member_loss(self, model: Any, answers: Tensor, y: Tensor, batch: Batch) -> tuple[Tensor, Tensor | float]:
-        known = ~y.isnan().any(1)
+        known = ~_unknown(y)
         errors = (answers[:, known] - model.unscale.scaled(y[known])).square().mean((0, 2))
-        return _weighed_members(errors, known, batch)
+        return _weighted(errors, known, batch)
 
 
+@documented(MEMBER_PARAMETERS)
 class MemberClassifier(ClassifierMixin, PerMember):
-    """A class for each member, seen together with its set mates.
+    """A class for each member, seen together with the other members of its set.
 
+    y: as for `MemberRegressor`; None or NaN where a label is not known.
+
+    {parameters}
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Classes in the order of the columns of `predict_proba`.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.normal(size=(rng.integers(2, 9), 3)) for _ in range(40)]
     >>> y = [np.where(x[:, 0] > x[:, 0].mean(), "high", "low") for x in X]
     >>> MemberClassifier(epochs=2, random_state=0).fit(X, y).predict_proba(X[:1])[0].shape
     (7, 2)
-
-    y: as for `MemberRegressor`; None (or NaN) where a label is not known.
     """
 
-    def predict_proba(self, X: Any, z: Any = None) -> Any:
-        """One array (members, classes) a set; for a table one array over its rows."""
-        given, sets, context = self._ask(X, z)
-        out = self._answers(sets, context).double().softmax(-1).mean(0).numpy()
-        return per_member(out, given, sets)
+    def predict_proba(self, X: Any, *, z: Any = None) -> Any:
+        """Predict one array (members, classes) per set; for a table one array over its rows."""
+        members, set_level = self._read(X, z)
+        return per_member(self._chances(members, set_level), members)
 
-    def predict(self, X: Any, z: Any = None) -> Any:
-        """One array of labels a set; for a table one array over its rows."""
-        found = self.predict_proba(X, z)
+    def _chances(self, members: Members, set_level: Any) -> np.ndarray:
+        return self._answers(members, set_level).double().softmax(-1).mean(0).numpy()
+
+    def predict(self, X: Any, *, z: Any = None) -> Any:
+        """Predict one array of labels per set; for a table one array over its rows."""
+        found = self.predict_proba(X, z=z)
         if isinstance(found, list):
             return [self.classes_[part.argmax(1)] for part in found]
         return self.classes_[found.argmax(1)]
 
-    def score(self, X: Any, y: Any, z: Any = None, sample_weight: Any = None) -> float:
-        """The share of labelled members whose class is right; sample_weight: one a set."""
-        given, sets, _ = self._ask(X, z)
-        wanted, known = self._labels(target_column(X, y), given._replace(sets=sets))
-        found = self.predict(X, z)
-        flat = found[given.rows] if given.rows is not None else np.concatenate(found)
-        weight = _weights_of_members(sample_weight, sets, known)
-        return float(accuracy_score(wanted, flat[known], sample_weight=weight))
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, z: Any = None) -> float:
+        """Accuracy over all labelled members; `sample_weight` holds one weight per set."""
+        members, set_level = self._read(X, z, y)
+        wanted, known = self._labels(target_column(X, y), members)
+        found = self.classes_[self._chances(members, set_level).argmax(1)]
+        weight = self._weights(sample_weight, members, known)
+        return float(accuracy_score(wanted, found[known], sample_weight=weight))
 
-    def fit(self, X: Any, y: Any, z: Any = None, sample_weight: Any = None) -> Any:
-        if not (self.warm_start and hasattr(self, "network_")) and hasattr(self, "classes_"):
-            del self.classes_
-        return super().fit(X, y, z, sample_weight)
-
-    def _targets(self, y: Any, given: Read, *, first: bool) -> Sets:
-        labels, known = self._labels(y, given)
+    def _targets(self, y: Any, members: Members, *, first: bool) -> Sets:
+        labels, known = self._labels(y, members)
         if first and not hasattr(self, "classes_"):
             if not known.any():
                 raise ValueError(f"none of the {len(known)} members has a label: at least some must be labelled.")
-            self.classes_ = np.unique(labels)
+            self.classes_ = find_classes(labels)
         numbers = np.full(len(known), -1)
         if known.any():
             numbers[known] = codes(labels, self.classes_)
-        return given.sets.materialize().with_values(torch.from_numpy(numbers)[:, None])  # type: ignore[union-attr]
+        return replace(members, weights=None).layout(torch.from_numpy(numbers)[:, None])
 
-    def _labels(self, y: Any, given: Read) -> tuple[np.ndarray, np.ndarray]:
-        """The labels that are known, and for all members whether it is known."""
-        labels = self._member_targets(y, given)
+    def _labels(self, y: Any, members: Members) -> tuple[np.ndarray, np.ndarray]:
+        """Known labels, and for all members whether the label is known."""
+        labels = self._member_targets(y, members)
         if labels.ndim != 1:
             raise ValueError(f"y must be one label for each member, found shape {labels.shape}.")
-        known = ~_missing(labels)
-        return np.array(labels[known].tolist()), known
+        known = ~is_missing(labels)
+        return class_labels(np.array(labels[known].tolist()) if known.any() else labels[:0], "member"), known
 
-    def _outputs(self, y: Tensor | Sets) -> int:
-        assert isinstance(y, Sets)
-        check_classes(self.classes_, y.values[:, 0])
+    def _outputs(self) -> int:
         return len(self.classes_)
 
     def _member_loss(self, model: Any, answers: Tensor, y: Tensor, batch: Batch) -> tuple[Tensor, Tensor | float]:
         known = y[:, 0] >= 0
         each = [F.cross_entropy(a[known], y[known, 0], reduction="none") for a in answers]
-        return _weighed_members(torch.stack(each).mean(0), known, batch)
+        return _weighted(torch.stack(each).mean(0), known, batch)
+
+
+_UNKNOWN = 1e300  # stands for a target that is not known: sets hold finite numbers
+
+
+def _keep_nan(values: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.where(np.isnan(values), _UNKNOWN, values))
+
+
+def _unknown(values: Tensor) -> Tensor:
+    return (values == _UNKNOWN).any(1)
 
 
 def _some(sets: Sets, keep: float) -> tuple[Tensor, Tensor]:
@@ -257,15 +234,10 @@ def _some(sets: Sets, keep: float) -> tuple[Tensor, Tensor]:
 
 def _at(sets: Sets, places: Tensor, offsets: Tensor) -> Sets:
     sets = sets.materialize()
-    return Sets._trusted(sets.values[places], offsets, None, None if sets.weights is None else sets.weights[places])
+    return Sets(sets.values[places], offsets, None, None if sets.weights is None else sets.weights[places])
 
 
-def _weights_of_members(weight: Any, sets: Sets, known: np.ndarray) -> np.ndarray | None:
-    """Weights of sets as weights of their labelled members."""
-    return None if weight is None else np.repeat(np.asarray(weight, float), sets.sizes.numpy())[known]
-
-
-def _weighed_members(errors: Tensor, known: Tensor, batch: Batch) -> tuple[Tensor, Tensor | float]:
+def _weighted(errors: Tensor, known: Tensor, batch: Batch) -> tuple[Tensor, Tensor | float]:
     if batch.weight is None:
         return errors.sum(), float(len(errors))
     weight = batch.sets.broadcast(batch.weight)[known]

@@ -1,44 +1,178 @@
-"""The networks inside the estimators."""
+"""Networks inside the estimators."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..nn import DeepSet, Equivariant, SetLayer, SetSequential, mlp
+from ..nn import Equivariant, Pooling, SetLayer, SetSequential, pooling
+from ..nn.state import Parts
 from ..sets import Sets
-from .preprocessing import Scale, Unscale
+from .scale import Unscale
+
+DEFAULT_POOL = ("max", "mean", "min", "std")
+_CHANNELWISE = {"sum", "mean", "max", "min", "std", "sqrt", "logsumexp"}
+_EMBEDDING = 32
 
 
-class _LinearPlus(nn.Module):
-    """A linear map and a network beside it: what is linear need not be learnt the hard way."""
+class GroupedLinear(nn.Module):
+    """K linear maps side by side, (K, n, in) to (K, n, out), each initialised as ``nn.Linear``."""
 
-    def __init__(self, inputs: int, width: int, outputs: int, dropout: float) -> None:
+    def __init__(self, groups: int, in_features: int, out_features: int) -> None:
         super().__init__()
-        self.linear = nn.Linear(inputs, outputs)
-        self.network = mlp(inputs, width, outputs, dropout=dropout)
+        bound = 1 / math.sqrt(max(1, in_features))
+        self.weight = nn.Parameter(torch.empty(groups, in_features, out_features).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(groups, 1, out_features).uniform_(-bound, bound))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(x) + self.network(x)
+        """(K, n, in) to (K, n, out)."""
+        return torch.baddbmm(self.bias, x, self.weight)
 
 
-def set_network(
-    inputs: int, z: int, outputs: int, *, width: int, depth: int, dropout: float, deep_rho: bool
-) -> DeepSet:
-    """A set to `outputs` numbers: a phi of `depth` layers, and max, mean, min and deviation over the members."""
-    widths = [inputs + z, *[width] * depth]
-    phi = nn.Sequential(*mlp(*widths, dropout=dropout), nn.ReLU(), nn.Dropout(dropout))
-    pool = ["max", "mean", "min", "std"]
-    pooled = len(pool) * width + 1 + z
-    last = _LinearPlus(pooled, width, outputs, dropout) if deep_rho else nn.Linear(pooled, outputs)
-    rho = nn.Sequential(nn.Dropout(dropout), last)
-    return DeepSet(phi, rho, pool=pool, append_size=True, condition="both" if z else None)
+class SetNetworks(nn.Module):
+    """K Deep Sets networks in one module: one pass of large matrix products instead of K of small ones.
+
+    Parameters
+    ----------
+    features : int
+        Numbers per member.
+    vocabularies : list of int
+        Categories of each category column; code 0 is unknown.
+    context : int
+        Numbers per set, appended to the input of phi and of rho.
+    outputs : int
+    networks : int
+        K.
+    width, depth, dropout
+        Width and number of layers of phi, dropout of both phi and rho.
+    deep_rho : bool
+        Whether rho has a hidden layer beside its linear map.
+    pool : str or list of str
+        Poolings side by side.
+    drop_tokens : float
+        Share of categories that are read as unknown in training, so that "unknown" is learned.
+
+    Shape
+    -----
+    Sets with values (N, features + columns of codes) to (K, B, outputs).
+
+    """
+
+    def __init__(
+        self,
+        features: int,
+        vocabularies: list[int],
+        context: int,
+        outputs: int,
+        *,
+        networks: int,
+        width: int,
+        depth: int,
+        dropout: float,
+        deep_rho: bool,
+        pool: Any = DEFAULT_POOL,
+        drop_tokens: float = 0.05,
+    ) -> None:
+        super().__init__()
+        self.features, self.networks, self.width, self.drop_tokens = features, networks, width, drop_tokens
+        inputs = features + context
+        self.first = nn.Linear(inputs, networks * width) if inputs else None
+        self.embed = nn.ModuleList(nn.Embedding(v + 1, networks * _EMBEDDING) for v in vocabularies)
+        self.tokens = GroupedLinear(networks, len(vocabularies) * _EMBEDDING, width) if vocabularies else None
+        self.layers = nn.ModuleList(GroupedLinear(networks, width, width) for _ in range(depth - 1))
+        self.dropout = nn.Dropout(dropout)
+        names = [pool] if isinstance(pool, str) else list(pool)
+        self.channelwise = set(names) <= _CHANNELWISE
+        each = 1 if self.channelwise else networks
+        self.pool = nn.ModuleList(pooling(names, width) for _ in range(each))
+        self.pooled = self.pool[0].out_features(width)  # type: ignore[operator]
+        last = self.pooled + 1 + context
+        self.linear = GroupedLinear(networks, last, outputs)
+        self.hidden = nn.ModuleList(
+            [GroupedLinear(networks, last, width), GroupedLinear(networks, width, outputs)] if deep_rho else []
+        )
+
+    def members(self, sets: Sets, context: Tensor | None) -> Sets:
+        """Phi of each member: values (N, K * width)."""
+        x, codes = sets.values[:, : self.features], sets.values[:, self.features :].long()
+        K, parts = self.networks, []
+        if self.first is not None:
+            parts.append(self.first(x if context is None else torch.cat([x, sets.broadcast(context)], dim=1)))
+        if self.tokens is not None:
+            if self.training and self.drop_tokens:
+                codes = codes * (torch.rand(codes.shape, device=codes.device) >= self.drop_tokens)
+            found = [embed(codes[:, j]).view(len(codes), K, _EMBEDDING) for j, embed in enumerate(self.embed)]
+            mixed = self.tokens(torch.cat(found, dim=2).transpose(0, 1))
+            parts.append(mixed.transpose(0, 1).reshape(len(codes), -1))
+        h = self.dropout(torch.relu(sum(parts[1:], parts[0])))
+        for layer in self.layers:
+            grouped = layer(h.view(len(h), K, self.width).transpose(0, 1))
+            h = self.dropout(torch.relu(grouped)).transpose(0, 1).reshape(len(h), -1)
+        return sets.with_values(h)
+
+    def pool_state(self, members: Sets) -> Parts:
+        """State of the pooling; ValueError where the pooling has none."""
+        if self.channelwise:
+            return self.pool[0].state(members)  # type: ignore[operator]
+        parts: Parts = {}
+        for k, (pool, values) in enumerate(zip(self.pool, members.values.split(self.width, dim=1), strict=True)):
+            found = pool.state(members.with_values(values.contiguous()))  # type: ignore[operator]
+            parts |= {f"{k}:{name}": part for name, part in found.items()}
+        return parts
+
+    def pool_apply(self, method: str, *states: Parts) -> Any:
+        """`merge`, `remove` or `finish` of the pooling; several poolings are applied one by one."""
+        if self.channelwise:
+            return getattr(self.pool[0], method)(*states)
+        found = []
+        for k, pool in enumerate(self.pool):
+            own = [{n.split(":", 1)[1]: p for n, p in state.items() if n.startswith(f"{k}:")} for state in states]
+            found.append(getattr(pool, method)(*own))
+        if method == "finish":
+            return torch.cat(found, dim=1)
+        return {f"{k}:{name}": part for k, parts in enumerate(found) for name, part in parts.items()}
+
+    def double_pooling(self) -> SetNetworks:
+        """The same networks, with poolings that work in float64."""
+        if any(p.dtype != torch.float64 for p in self.pool.parameters()):
+            self.pool.double()
+        return self
+
+    def pool_members(self, members: Sets) -> Tensor:
+        """Pooled vectors of all networks, (B, K * pooled), as `pool_apply("finish")` gives them."""
+        if self.channelwise:
+            return self.pool[0](members)
+        parts = members.values.split(self.width, dim=1)
+        pooled = [pool(members.with_values(v.contiguous())) for pool, v in zip(self.pool, parts, strict=True)]
+        return torch.cat(pooled, dim=1)
+
+    def answer(self, pooled: Tensor, counts: Tensor, context: Tensor | None) -> Tensor:
+        """Rho: (B, K * pooled), (B,) and (B, context) to (K, B, outputs)."""
+        B, K = len(pooled), self.networks
+        if self.channelwise:
+            pooled = pooled.view(B, -1, K, self.width).permute(2, 0, 1, 3).reshape(K, B, -1)
+        else:
+            pooled = pooled.view(B, K, -1).transpose(0, 1)
+        extra = [counts.to(pooled.dtype).log1p()[:, None]] + ([] if context is None else [context.to(pooled.dtype)])
+        x = torch.cat([pooled, torch.cat(extra, dim=1).expand(K, -1, -1)], dim=2)
+        x = self.dropout(x)
+        out = self.linear(x)
+        if len(self.hidden):
+            out = out + self.hidden[1](self.dropout(torch.relu(self.hidden[0](x))))
+        return out
+
+    def forward(self, sets: Sets, context: Tensor | None = None) -> Tensor:
+        """(K, B, outputs)."""
+        members = self.members(sets, context)
+        return self.answer(self.pool_members(members), members.counts, context)
 
 
 class _Residual(SetLayer):
-    """A residual block for small data: every member normalised by itself, ordinary dropout."""
+    """Residual equivariant block for small data: every member normalised by itself, ordinary dropout."""
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
@@ -55,9 +189,17 @@ class _Residual(SetLayer):
 
 
 class MemberNetwork(nn.Module):
-    """A number (or several) for every member: residual equivariant blocks with mean and max of the set.
+    """One or more numbers per member: residual equivariant blocks with mean and max of the set.
 
-    noise: on the inputs, in training.
+    Parameters
+    ----------
+    inputs, z, outputs : int
+        Numbers per member, per set, and of the answer.
+    width, depth, dropout
+        Of the blocks.
+    noise : float
+        Deviation of the noise on the inputs, in training.
+
     """
 
     def __init__(
@@ -71,6 +213,7 @@ class MemberNetwork(nn.Module):
         )
 
     def forward(self, sets: Sets, z: Tensor | None = None) -> Sets:
+        """Sets with values (N, inputs) to Sets with values (N, outputs)."""
         if z is not None:
             sets = sets.materialize()
             sets = sets.with_values(torch.cat([sets.values, sets.broadcast(z)], dim=-1))
@@ -79,10 +222,22 @@ class MemberNetwork(nn.Module):
         return self.stack(sets)
 
 
-class Network(nn.Module):
-    """Scaling or embedding of the members, then several networks from other starts.
+class MemberNetworks(nn.Module):
+    """Embedding of the categories, then several networks with different initialisations.
 
-    sets: values (N, in), or ids (N,) with `vocabulary`. Gives the answers of all networks, (networks, B or N, out).
+    Parameters
+    ----------
+    make : callable
+        Makes one network from its numbers of inputs, context and outputs.
+    features, vocabularies, context, outputs
+        As for `SetNetworks`.
+    networks, embedding : int
+        Number of networks; size of the vector of a category.
+
+    Shape
+    -----
+    Sets with values (N, features + columns of codes) to (networks, N, outputs).
+
     """
 
     def __init__(
@@ -90,32 +245,32 @@ class Network(nn.Module):
         make: Callable[[int, int, int], nn.Module],
         *,
         features: int,
-        vocabulary: int,
-        embedding: int,
-        z: int,
+        vocabularies: list[int],
+        context: int,
         outputs: int,
         networks: int,
-        missing: bool,
+        embedding: int,
+        drop_tokens: float = 0.05,
     ) -> None:
         super().__init__()
-        self.scale = None if vocabulary else Scale(features, missing=missing)
-        self.embed = nn.Embedding(vocabulary, embedding) if vocabulary else None
-        self.scale_z = Scale(z) if z else None
+        self.features, self.drop_tokens = features, drop_tokens
+        size = embedding if len(vocabularies) == 1 and features == 0 else min(embedding, _EMBEDDING)
+        self.embed = nn.ModuleList(nn.Embedding(v + 1, size) for v in vocabularies)
         self.unscale = Unscale(outputs)
-        inputs = embedding if self.scale is None else self.scale.out_features
-        context = 0 if self.scale_z is None else self.scale_z.out_features
+        inputs = features + size * len(vocabularies)
         self.networks = nn.ModuleList(make(inputs, context, outputs) for _ in range(networks))
 
-    def prepare(self, sets: Sets, z: Tensor | None) -> tuple[Sets, Tensor | None]:
-        """What the networks see of members and z; nothing here is trained, so training does it once."""
-        members = sets if self.scale is None else sets.map(self.scale)
-        return members, None if z is None or self.scale_z is None else self.scale_z(z)
-
-    def answers(self, members: Sets, z: Tensor | None = None) -> Tensor:
-        """The answers of all networks for prepared members."""
-        members = members if self.embed is None else members.map(self.embed)
-        each = [network(members, z) for network in self.networks]
-        return torch.stack([a.values if isinstance(a, Sets) else a for a in each])
-
     def forward(self, sets: Sets, z: Tensor | None = None) -> Tensor:
-        return self.answers(*self.prepare(sets, z))
+        """(networks, N, outputs)."""
+        sets = sets.materialize()
+        x, codes = sets.values[:, : self.features], sets.values[:, self.features :].long()
+        if self.training and self.drop_tokens and len(self.embed):
+            codes = codes * (torch.rand(codes.shape, device=codes.device) >= self.drop_tokens)
+        found = [x, *(embed(codes[:, j]) for j, embed in enumerate(self.embed))]
+        members = sets.with_values(torch.cat(found, dim=1) if len(found) > 1 else x)
+        return torch.stack([network(members, z).values for network in self.networks])
+
+
+def is_mergeable(networks: SetNetworks) -> bool:
+    """Whether states of parts of a set give the state of the whole."""
+    return all(type(p).merge is not Pooling.merge for pool in networks.pool for p in getattr(pool, "poolings", [pool]))

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.exceptions import NotFittedError
+from sklearn.base import RegressorMixin
 
 from ..nn import pooling
 from ..sets import Sets
-from ..sets.validation import check_finite
-from .base import target_column
-from .input import Read, read
-from .targets import as_numbers, one_per_set
+from .base import TableEstimator
+from .input import Members
+from .targets import as_numbers, check_finite_targets, one_per_set, target_column
 
 
 class _Choice(NamedTuple):
@@ -29,9 +28,42 @@ class _Choice(NamedTuple):
     ridge: float
 
 
-class SupportDistributionMachine(RegressorMixin, BaseEstimator):
-    r"""Ridge regression with the kernel $K(p, q) = \exp(−D²(p, q) / 2w²)$ on the distributions behind the sets.
+class SupportDistributionMachine(RegressorMixin, TableEstimator):
+    r"""Kernel ridge regression on the distributions behind the sets (Póczos et al. 2012).
 
+    The kernel is $K(p, q) = \exp(−D²(p, q) / 2w²)$ with the distance of the mean embeddings,
+    $D² = \hat k(p, p) + \hat k(q, q) − 2 \hat k(p, q)$, $\hat k(p, q) = \frac{1}{MM'} Σ_{ij} k(x_i, y_j)$ and a
+    Gaussian k. D is a distance between points of a Hilbert space, so K needs no projection to be positive
+    semi-definite. Features are standardised; the bandwidth of k (2^octave times the median distance of members), w
+    (times the median D) and the ridge are chosen by cross-validation.
+
+    Parameters
+    ----------
+    features : int or None, default=500
+        Random frequencies that approximate k, a cosine and a sine each: O(N·M) work. None: k itself, O(N²·M²).
+    octaves : tuple of two int
+        First and last bandwidth of the grid.
+    widths, ridges : tuple of float
+        The rest of the grid.
+    folds : int, default=3
+        Folds of the cross-validation.
+    search : int, default=1024
+        Sets on which the grid is tried; the best three kernels are then tried on all sets.
+    memory : float, optional
+        GB that N x N matrices may take (default: half of the machine's memory); `fit` refuses more.
+    by : str, optional
+        For tables: the column that identifies the set.
+    columns : list of str, optional
+        For tables: the feature columns (default: all others).
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    choice_ : tuple
+        Octave, width and ridge chosen by cross-validation; `cv_error_` is their mean squared error.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.normal(scale=s, size=(50, 2)) for s in rng.uniform(0.5, 2, 80)]
     >>> y = [np.log(x.std()) for x in X]
@@ -39,17 +71,6 @@ class SupportDistributionMachine(RegressorMixin, BaseEstimator):
     >>> bool(model.score(X[60:], y[60:]) > 0.9)
     True
 
-    D is the distance of the mean embeddings, $D² = \hat k(p, p) + \hat k(q, q) − 2 \hat k(p, q)$ with
-    $\hat k(p, q) = \frac{1}{MM'} Σ_{ij} k(x_i, y_j)$ and a Gaussian k. It is a distance between points of a Hilbert
-    space, so K needs no projection to be positive semi-definite. Features are standardised; the bandwidth of k
-    (2^octave times the median distance of members), w (times the median D) and the ridge are chosen by
-    cross-validation.
-
-    features: k by so many random frequencies, a cosine and a sine each: O(N·M) work. None: k itself, O(N²·M²).
-    octaves: from, to. widths, ridges: the grid. folds: of the cross-validation.
-    search: the grid is tried on so many sets; the best three kernels then on all.
-    memory: GB that N x N matrices may fill (default: half of what the machine has); above it `fit` refuses.
-    by: the column that names the set, when X is a table. random_state: the seed.
     """
 
     def __init__(
@@ -63,7 +84,8 @@ class SupportDistributionMachine(RegressorMixin, BaseEstimator):
         search: int = 1024,
         memory: float | None = None,
         by: str | None = None,
-        random_state: int | None = None,
+        columns: list[str] | None = None,
+        random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.features = features
         self.octaves = octaves
@@ -73,26 +95,34 @@ class SupportDistributionMachine(RegressorMixin, BaseEstimator):
         self.search = search
         self.memory = memory
         self.by = by
+        self.columns = columns
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Self:
-        """X: sets as for `SetRegressor`; y: (sets,) or (sets, targets)."""
-        given = read(X, self.by, None, y if isinstance(y, str) else None)
-        sets = self._numbers(given)
-        wanted = as_numbers(one_per_set(target_column(X, y), given._replace(sets=sets), "target"), "set")
-        if not np.isfinite(wanted).all():
-            raise ValueError(
-                f"the target of set {int(np.argwhere(~np.isfinite(wanted))[0][0])} is not a finite number."
-            )
-        self._check_size(len(sets))
-        self.names_, self.n_features_in_ = given.names, sets.width
-        self._learn_scale(sets)
-        rng = np.random.default_rng(self.random_state)
+        """Fit to sets X and targets y.
+
+        Parameters
+        ----------
+        X : list of arrays, array, Sets, Arrow list column or table
+            Members with numbers as features.
+        y : array of shape (sets,) or (sets, targets), or str
+            Targets; for a table also the name of a column.
+
+        """
+        members, _ = self._read_first(X, y, None)
+        wanted = as_numbers(one_per_set(target_column(X, y), members, "target"), "set")
+        check_finite_targets(wanted)
+        self._check_size(len(members))
+        self._learn_columns(members, None)
+        sets = self._sets = self._scaled(members)
+        rng = np.random.default_rng(self._seed())
+        rows = rng.permutation(sets.total)[:1000]
+        self._distance = float(torch.pdist(sets.values[rows]).median()) or 1.0
         self._frequencies = None
         if self.features is not None:
             self._frequencies = torch.from_numpy(rng.standard_normal((sets.width, self.features), dtype=np.float32))
-        self._sets = self._scaled(sets)
         self._points = self._embed(self._sets)
+        self.n_outputs_, self.flat_ = int(wanted[0].size), wanted.ndim == 1
         self.center_ = wanted.mean(0)
         centred = wanted - self.center_
         order = rng.permutation(len(sets))
@@ -103,8 +133,7 @@ class SupportDistributionMachine(RegressorMixin, BaseEstimator):
             about = _neighbours(self.ridges, next(iter(ranked)).ridge)
             ranked = self._errors([_Choice(*k, ridge) for k in kernels for ridge in about], order, centred)
         self.choice_, self.cv_error_ = next(iter(ranked.items()))
-        rows = np.arange(len(sets))
-        inner, own = self._inner(self.choice_.octave, rows)
+        inner, own = self._inner(self.choice_.octave, np.arange(len(sets)))
         self._own, squared = own, _squared(inner, own, own)
         self._unit = _median(squared)
         kernel = _outer(squared, self.choice_.width, self._unit)
@@ -112,15 +141,9 @@ class SupportDistributionMachine(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """(sets,) or (sets, targets)."""
-        if not hasattr(self, "dual_"):
-            raise NotFittedError("this SupportDistributionMachine is not fitted yet: call fit first.")
-        sets = self._numbers(read(X, self.by, self.names_))
-        if sets.width != self.n_features_in_:
-            raise ValueError(
-                f"X has members with {sets.width} features, but the machine was fitted with {self.n_features_in_}."
-            )
-        sets, octave = self._scaled(sets), self.choice_.octave
+        """Predict values, (sets,) or (sets, targets)."""
+        members, _ = self._read(X)
+        sets, octave = self._scaled(members), self.choice_.octave
         parts = []
         for rows in torch.arange(len(sets)).split(1024):
             asked = sets[rows]
@@ -133,26 +156,63 @@ class SupportDistributionMachine(RegressorMixin, BaseEstimator):
             parts.append(_outer(_squared(inner, own, self._own), self.choice_.width, self._unit) @ self.dual_)
         return np.concatenate(parts) + self.center_
 
+    # --------------------------------------------------------------------------------------------------- state
+
+    def _add_state(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+        facts["choice"] = [int(self.choice_.octave), float(self.choice_.width), float(self.choice_.ridge)]
+        facts["numbers"] = [float(v) for v in (self.cv_error_, self._distance, self._unit)]
+        tensors |= {
+            "dual": torch.from_numpy(self.dual_.reshape(len(self._own), -1)),
+            "own": torch.from_numpy(self._own),
+        }
+        tensors["center"] = torch.from_numpy(np.atleast_1d(self.center_))
+        if self._frequencies is None:
+            tensors |= {"values": self._sets.values, "offsets": self._sets.offsets}
+        else:
+            tensors |= {"frequencies": self._frequencies, "points": torch.from_numpy(self._points[self.choice_.octave])}
+
+    def _restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+        octave, width, ridge = facts["choice"]
+        if type(octave) is not int or abs(octave) > 64 or not (width > 0 and ridge > 0):
+            raise ValueError(f"the choice {facts['choice']!r} is not valid.")
+        self.choice_ = _Choice(octave, float(width), float(ridge))
+        self.cv_error_, self._distance, self._unit = (float(v) for v in facts["numbers"])
+        own, dual, center = (tensors[name].numpy() for name in ("own", "dual", "center"))
+        if own.ndim != 1 or dual.shape != (len(own), self.n_outputs_) or center.shape != (self.n_outputs_,):
+            raise ValueError("the arrays of the kernel regression do not fit together.")
+        self._own, self.dual_, self.center_ = (
+            own,
+            dual[:, 0] if self.flat_ else dual,
+            center[0] if self.flat_ else center,
+        )
+        self._frequencies, self._points = tensors.get("frequencies"), {}
+        if self._frequencies is None:
+            self._sets = Sets(tensors["values"], tensors["offsets"])
+        else:
+            points = tensors["points"].numpy()
+            if (
+                self._frequencies.ndim != 2
+                or len(self._frequencies) != self.encoder_.numbers
+                or points.shape != (len(own), 2 * self._frequencies.shape[1])
+            ):
+                raise ValueError("the frequencies do not fit the features.")
+            self._points = {octave: points}
+
     # ------------------------------------------------------------------------------------------ the inner kernel
 
-    def _numbers(self, given: Read) -> Sets:
-        if given.sets is None:
-            raise ValueError("X holds tokens; a support distribution machine needs members with numbers as features.")
-        sets = given.sets.materialize()
-        sets = sets.with_values(sets.values.reshape(sets.total, -1).float())
-        check_finite(sets.values, sets.offsets, "features")
-        if bool((sets.sizes == 0).any()):
-            raise ValueError(f"set {int(sets.sizes.argmin())} is empty: it is no sample of a distribution.")
-        return sets
-
-    def _learn_scale(self, sets: Sets) -> None:
-        deviation, self._mean = torch.std_mean(sets.values, 0, correction=0)
-        self._inverse = torch.where(deviation > 1e-8 * self._mean.abs(), 1 / deviation, 1)
-        rows = np.random.default_rng(0).permutation(sets.total)[:1000]
-        self._distance = float(torch.pdist((sets.values[rows] - self._mean) * self._inverse).median()) or 1.0
-
-    def _scaled(self, sets: Sets) -> Sets:
-        return sets.with_values((sets.values - self._mean) * self._inverse)
+    def _scaled(self, members: Members) -> Sets:
+        if members.columns.categories:
+            raise ValueError("X holds tokens or categories; a support distribution machine needs numbers as features.")
+        if (members.sizes == 0).any():
+            raise ValueError(f"set {int(members.sizes.argmin())} is empty: it is no sample of a distribution.")
+        values = self.encoder_.deviations(members.columns)
+        missing = np.isnan(values)
+        if missing.any():
+            row, column = (int(i) for i in np.argwhere(missing)[0])
+            raise ValueError(
+                f"features must be finite: {members.where(row)}, feature {column} is missing (NaN); fill it in first."
+            )
+        return replace(members, weights=None).layout(torch.from_numpy(values).float())
 
     def _octaves(self) -> range:
         return range(self.octaves[0], self.octaves[1] + 1)
@@ -161,7 +221,7 @@ class SupportDistributionMachine(RegressorMixin, BaseEstimator):
         return self._distance * 2.0**octave
 
     def _embed(self, sets: Sets) -> dict[int, np.ndarray]:
-        """The mean embedding of each set for every octave, (N, 2 features): cosines and sines by doubling angles."""
+        """Mean embedding of each set for every octave, (N, 2 features): cosines and sines by doubling angles."""
         if self._frequencies is None:
             return {}
         found: dict[int, list[torch.Tensor]] = {octave: [] for octave in self._octaves()}

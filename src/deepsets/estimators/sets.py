@@ -1,54 +1,81 @@
-"""A label or a number for each set."""
+"""One class, several labels or one or more values for each set."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.metrics import accuracy_score, r2_score
-from torch import Tensor, nn
-from torch.nn import functional as F
 
-from ..nn import DeepSet, leave_one_out
-from ..sets import Sets
-from ..sets.frame import _missing
-from ..train import Batch
-from .base import SetEstimator, target_column
-from .input import Read
-from .network import set_network
-from .targets import as_numbers, check_classes, check_outputs, codes, one_per_set, per_member, weighed
+from ..sets import is_missing
+from .blend import conformal_radius
+from .input import Members
+from .parameters import CLASS_WEIGHT, SET_PARAMETERS, documented
+from .scale import Unscale
+from .set_estimator import ModelName, SetEstimator
+from .state import under
+from .targets import as_numbers, check_outputs, check_values, class_labels, codes, find_classes, one_per_set
+from .task import Task
 
 
-class _PerSet(SetEstimator):
-    # Numbers are smooth functions of the members and want depth; classes come from few examples and want restraint.
-    _DEPTH: int
-    _DROPOUT: float
-    _DEEP_RHO: bool
+@documented(SET_PARAMETERS.replace("{class_weight}", ""))
+class SetRegressor(TransformerMixin, RegressorMixin, SetEstimator):
+    """One or more values for each set.
+
+    {parameters}
+
+    Attributes
+    ----------
+    head_weights_ : dict
+        Share of each head in the blend.
+    head_losses_ : dict
+        Held-out mean squared error of each head and of the blend, in units of the target's variance.
+    mergeable_ : bool
+        Whether `encode` gives states that merge.
+    feature_names_in_, n_features_in_, n_sets_, n_members_, vocabulary_, target_names_
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.normal(size=(rng.integers(2, 9), 3)) for _ in range(60)]
+    >>> y = [x.max() for x in X]
+    >>> model = SetRegressor(random_state=0).fit(X, y)
+    >>> model.predict(X[:2]).shape
+    (2,)
+    >>> bool(model.score(X, y) > 0.8)
+    True
+    """
 
     def __init__(
         self,
         *,
-        width: int = 128,
+        model: ModelName = "auto",
+        width: int | None = None,
         depth: int | None = None,
         dropout: float | None = None,
-        n_estimators: int = 1,
+        n_estimators: int | None = None,
         epochs: int | None = None,
-        batch_size: int = 16,
+        batch_size: int | None = None,
         learning_rate: float = 1e-3,
         weight_decay: float = 0.01,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.15,
-        patience: int = 20,
-        impute: bool = False,
+        early_stopping: bool | None = None,
+        patience: int | None = None,
+        pool: str | list[str] | None = None,
+        subset: int | None = None,
         warm_start: bool = False,
-        by: str | None = None,
+        by: str | list[str] | None = None,
         columns: list[str] | None = None,
         checkpoint_dir: str | None = None,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        on_epoch: Callable[[dict[str, Any]], None] | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
     ) -> None:
+        self.model = model
         self.width = width
         self.depth = depth
         self.dropout = dropout
@@ -58,168 +85,263 @@ class _PerSet(SetEstimator):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
         self.patience = patience
-        self.impute = impute
+        self.pool = pool
+        self.subset = subset
         self.warm_start = warm_start
         self.by = by
         self.columns = columns
         self.checkpoint_dir = checkpoint_dir
+        self.device = device
+        self.n_jobs = n_jobs
+        self.on_epoch = on_epoch
         self.random_state = random_state
         self.verbose = verbose
 
-    def _make(self, inputs: int, z: int, outputs: int) -> nn.Module:
-        return set_network(
-            inputs,
-            z,
-            outputs,
-            width=self.width,
-            depth=self._DEPTH if self.depth is None else self.depth,
-            dropout=self._DROPOUT if self.dropout is None else self.dropout,
-            deep_rho=self._DEEP_RHO,
-        )
+    def predict(self, X: Any, *, z: Any = None) -> np.ndarray:
+        """Predict values, (sets,) or (sets, targets)."""
+        return self._final(self._answers(*self._read(X, z)))
 
-    def _final(self, answers: Tensor) -> Tensor:
-        """The answers of the networks, (networks, n, out), to what the user sees, (n, out)."""
-        raise NotImplementedError
+    def predict_interval(self, X: Any, *, z: Any = None, coverage: float = 0.9) -> np.ndarray:
+        """Predict intervals that contain the target of a new set with about the given probability.
 
-    def explain(self, X: Any, z: Any = None) -> Any:
-        """What each member contributes: the answer for its set minus the answer without it.
+        Conformal intervals from the out-of-fold errors of the training sets: all have the same width.
 
-        Gives (members, outputs) for each set in a list; for a table one array in the order of its rows. A positive
-        number says that the member pushes the answer (for classifiers: the probability of the class) up. The networks
-        see every member once; leaving it out is done in the pooled state.
+        Parameters
+        ----------
+        X, z
+            As in `fit`.
+        coverage : float, default=0.9
+
+        Returns
+        -------
+        ndarray of shape (sets, 2) or (sets, targets, 2)
+            Lower and upper ends.
+
         """
-        given, sets, context = self._ask(X, z)
-        with torch.no_grad():
-            members, seen = self.network_.prepare(sets, context)
-            members = members if self.network_.embed is None else members.map(self.network_.embed)
-            networks: list[DeepSet] = list(self.network_.networks)  # type: ignore[arg-type]
-            whole = self._final(torch.stack([net(members, seen) for net in networks]))
-            without = self._final(torch.stack([leave_one_out(net, members, seen) for net in networks]))
-            parts = sets.broadcast(whole) - without
-        return per_member(parts.numpy(), given, sets)
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage must be between 0 and 1, found {coverage!r}.")
+        answers = self._answers(*self._read(X, z))
+        if len(self.residuals_) == 0:
+            raise ValueError("there are no out-of-fold errors to take intervals from: call fit, not partial_fit.")
+        radius = conformal_radius(self.residuals_, coverage)
+        return np.stack([self._final(answers - radius), self._final(answers + radius)], axis=-1)
 
+    def _kind(self) -> Any:
+        return "regression"
 
-class SetRegressor(RegressorMixin, _PerSet):
-    """A number (or several) for each set.
+    def _final(self, answers: np.ndarray) -> np.ndarray:
+        out = self.unscale_(torch.from_numpy(answers)).numpy()
+        return out[:, 0] if self.flat_ else out
 
-    >>> rng = np.random.default_rng(0)
-    >>> X = [rng.normal(size=(rng.integers(2, 9), 3)) for _ in range(60)]
-    >>> y = [x.max() for x in X]
-    >>> SetRegressor(epochs=2, random_state=0).fit(X, y).predict(X[:2]).shape
-    (2,)
-
-    y: (sets,) or (sets, targets). The squared error is taken in units of each target's deviation.
-    By default phi has 3 layers and there is no dropout.
-    """
-
-    _DEPTH, _DROPOUT, _DEEP_RHO = 3, 0.0, True
-    _STEPS = 1500
-
-    def predict(self, X: Any, z: Any = None) -> np.ndarray:
-        """(sets,) or (sets, targets)."""
-        _, sets, context = self._ask(X, z)
-        out = self._final(self._answers(sets, context)).numpy()
-        return out[:, 0] if self._flat_ else out
-
-    def _targets(self, y: Any, given: Read, *, first: bool) -> Tensor:
-        values = as_numbers(one_per_set(y, given, "target"), "set")
-        if not np.isfinite(values).all():
-            bad = int(np.isfinite(values).reshape(len(values), -1).all(1).argmin())
-            raise ValueError(f"the target of set {bad} is not a finite number: {values[bad]}.")
+    def _task(self, y: Any, members: Members, *, first: bool) -> Task:
+        values = as_numbers(one_per_set(y, members, "target"), "set")
         if first:
-            self._flat_ = values.ndim == 1
+            check_values(values, "set")
+            self.flat_ = values.ndim == 1
+            self.unscale_ = Unscale(values.reshape(len(values), -1).shape[1])
+            self.unscale_.learn(torch.from_numpy(values.reshape(len(values), -1)))
         values = values.reshape(len(values), -1)
-        check_outputs(values.shape[1], getattr(self, "n_outputs_", 0), first=first)
-        return torch.from_numpy(values).float()
+        check_outputs(values.shape[1], len(self.unscale_.mean))
+        scaled = (values - self.unscale_.mean.numpy()) / self.unscale_.deviation.numpy()
+        return Task("regression", scaled, values.shape[1])
 
-    def score(self, X: Any, y: Any, z: Any = None, sample_weight: Any = None) -> float:
-        """R²; for several targets their mean."""
-        given, sets, _ = self._ask(X, z)
-        wanted = one_per_set(target_column(X, y), given._replace(sets=sets), "target")
-        return float(r2_score(wanted, self.predict(X, z), sample_weight=sample_weight))
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, z: Any = None) -> float:
+        """R² of the predicted values; the mean over several targets."""
+        return self._score_sets(X, y, sample_weight, z)
 
-    def _outputs(self, y: Tensor | Sets) -> int:
-        assert isinstance(y, Tensor)
-        constant = (y == y[0]).all(0)
-        if bool(constant.any()):
-            column = int(constant.nonzero()[0])
-            raise ValueError(
-                f"the target is constant ({float(y[0, column])} in all {len(y)} sets): nothing can be learnt."
-            )
-        return y.shape[1]
+    def _score(self, answers: np.ndarray, y: Any, members: Members, weight: Any) -> float:
+        wanted = as_numbers(one_per_set(y, members, "target"), "set")
+        return float(r2_score(wanted, self._final(answers), sample_weight=weight))
 
-    def _learn_targets(self, y: Tensor | Sets) -> None:
-        assert isinstance(y, Tensor)
-        self.network_.unscale.learn(y)
+    def _add_state(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+        super()._add_state(tensors, facts)
+        tensors["unscale.mean"], tensors["unscale.deviation"] = self.unscale_.mean, self.unscale_.deviation
 
-    def _loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor | float]:
-        errors = (model.answers(batch.sets, batch.z) - model.unscale.scaled(batch.y)).square().mean((0, 2))
-        return weighed(errors, batch)
-
-    def _final(self, answers: Tensor) -> Tensor:
-        return self.network_.unscale(answers.mean(0))
+    def _restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+        super()._restore(tensors, facts)
+        parts = under(tensors, "unscale")
+        self.unscale_ = Unscale(self.heads_.outputs)
+        self.unscale_.load_state_dict(parts)
+        if not all(bool(t.isfinite().all()) for t in parts.values()):
+            raise ValueError("the scale of the target is not finite.")
+        if type(self.flat_) is not bool:
+            raise ValueError("the state lacks 'flat_'.")
 
 
-class SetClassifier(ClassifierMixin, _PerSet):
-    """A class for each set.
+@documented(SET_PARAMETERS.replace("{class_weight}", CLASS_WEIGHT))
+class SetClassifier(TransformerMixin, ClassifierMixin, SetEstimator):
+    """A class, or several labels, for each set.
 
+    Labels come as a list of lists of labels, or as an indicator matrix (sets, labels); then `predict` gives an
+    indicator matrix and `predict_proba` the probability of each label.
+
+    {parameters}
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        Classes or labels, in the order of the columns of `predict_proba`.
+    head_weights_, head_losses_ : dict
+        Share of each head in the blend; held-out log loss of each head and of the blend.
+    calibration_error_ : float
+        Expected calibration error of the out-of-fold probabilities.
+    mergeable_ : bool
+        Whether `encode` gives states that merge.
+    feature_names_in_, n_features_in_, n_sets_, n_members_, vocabulary_, target_names_
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> X = [rng.normal(size=(rng.integers(2, 9), 3)) for _ in range(60)]
     >>> y = ["wide" if np.ptp(x) > 3.5 else "narrow" for x in X]
-    >>> SetClassifier(epochs=2, random_state=0).fit(X, y).predict_proba(X[:2]).shape
+    >>> model = SetClassifier(random_state=0).fit(X, y)
+    >>> model.predict_proba(X[:2]).shape
     (2, 2)
-
-    y: (sets,) labels of any kind. `classes_` lists them in the order of the columns of `predict_proba`.
-    By default phi has 2 layers and the dropout is 0.5.
     """
 
-    _DEPTH, _DROPOUT, _DEEP_RHO = 2, 0.5, False
-    _STEPS = 1000
+    def __init__(
+        self,
+        *,
+        model: ModelName = "auto",
+        width: int | None = None,
+        depth: int | None = None,
+        dropout: float | None = None,
+        n_estimators: int | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.01,
+        early_stopping: bool | None = None,
+        patience: int | None = None,
+        pool: str | list[str] | None = None,
+        subset: int | None = None,
+        class_weight: str | dict[Any, float] | None = None,
+        warm_start: bool = False,
+        by: str | list[str] | None = None,
+        columns: list[str] | None = None,
+        checkpoint_dir: str | None = None,
+        device: str = "auto",
+        n_jobs: int | None = None,
+        on_epoch: Callable[[dict[str, Any]], None] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.model = model
+        self.width = width
+        self.depth = depth
+        self.dropout = dropout
+        self.n_estimators = n_estimators
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.patience = patience
+        self.pool = pool
+        self.subset = subset
+        self.class_weight = class_weight
+        self.warm_start = warm_start
+        self.by = by
+        self.columns = columns
+        self.checkpoint_dir = checkpoint_dir
+        self.device = device
+        self.n_jobs = n_jobs
+        self.on_epoch = on_epoch
+        self.random_state = random_state
+        self.verbose = verbose
 
-    def predict_proba(self, X: Any, z: Any = None) -> np.ndarray:
-        """(sets, classes): the mean of the networks' probabilities."""
-        _, sets, context = self._ask(X, z)
-        return self._final(self._answers(sets, context).double()).numpy()  # float32 adds up to 1 ± 1e-7
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
 
-    def predict(self, X: Any, z: Any = None) -> np.ndarray:
-        """(sets,) labels."""
-        found = self.predict_proba(X, z)
-        return self.classes_[found.argmax(1)]
+    def predict_proba(self, X: Any, *, z: Any = None) -> np.ndarray:
+        """Predict probabilities of classes, or of labels: (sets, classes)."""
+        return self._final(self._answers(*self._read(X, z)))
 
-    def score(self, X: Any, y: Any, z: Any = None, sample_weight: Any = None) -> float:
-        """The share of sets whose class is right."""
-        given, sets, _ = self._ask(X, z)
-        wanted = one_per_set(target_column(X, y), given._replace(sets=sets), "class")
-        return float(accuracy_score(wanted, self.predict(X, z), sample_weight=sample_weight))
+    def predict(self, X: Any, *, z: Any = None) -> np.ndarray:
+        """Predict the most probable class, (sets,); for labels an indicator matrix (sets, labels)."""
+        return self._decide(self.predict_proba(X, z=z))
 
-    def _targets(self, y: Any, given: Read, *, first: bool) -> Tensor:
-        labels = one_per_set(y, given, "class")
-        if labels.ndim != 1:
-            raise ValueError(f"y must be one label for each set, found shape {labels.shape}.")
-        missing = _missing(labels)
+    def _decide(self, chance: np.ndarray) -> np.ndarray:
+        return (chance > 0.5).astype(int) if self._kind() == "labels" else self.classes_[chance.argmax(1)]
+
+    def _kind(self) -> Any:
+        return "classes" if self.flat_ else "labels"
+
+    def _final(self, answers: np.ndarray) -> np.ndarray:
+        return answers
+
+    def _task(self, y: Any, members: Members, *, first: bool) -> Task:
+        labels = one_per_set(y, members, "class")
+        many = labels.ndim == 2 or (
+            labels.dtype == object and len(labels) > 0 and isinstance(labels[0], list | tuple | set)
+        )
+        if first:
+            self.__dict__.pop("classes_", None)
+        if first or not hasattr(self, "flat_"):
+            self.flat_ = not many
+        if many:
+            return self._label_task(labels, first)
+        missing = is_missing(labels)
         if missing.any():
             b = int(missing.argmax())
             raise ValueError(f"set {b} has no class (found {labels[b]!r}): every set needs one.")
-        if first and not hasattr(self, "classes_"):
-            self.classes_ = np.unique(labels)
-        return torch.from_numpy(codes(labels, self.classes_))
+        labels = class_labels(labels, "set")
+        if first:
+            self.classes_ = find_classes(labels)
+        return Task("classes", codes(labels, self.classes_), len(self.classes_))
 
-    def fit(self, X: Any, y: Any, z: Any = None, sample_weight: Any = None) -> Any:
-        if not (self.warm_start and hasattr(self, "network_")) and hasattr(self, "classes_"):
-            del self.classes_
-        return super().fit(X, y, z, sample_weight)
+    def _label_task(self, labels: np.ndarray, first: bool) -> Task:
+        """Indicators of labels, from a matrix or from lists."""
+        if labels.ndim == 2 and labels.dtype != object and labels.dtype.kind not in "US":
+            if not np.isin(labels, (0, 1)).all():
+                raise ValueError(
+                    f"y must be one label for each set, or an indicator matrix of 0 and 1; found shape {labels.shape}."
+                )
+            if first:
+                self.classes_ = np.arange(labels.shape[1])
+            check_outputs(labels.shape[1], len(self.classes_))
+            indicators = labels.astype(np.float64)
+        else:
+            lists = [list(dict.fromkeys(row)) for row in labels.tolist()]
+            if first:
+                self.classes_ = np.unique([label for row in lists for label in row])
+            indicators = np.zeros((len(lists), len(self.classes_)))
+            for i, row in enumerate(lists):
+                if row:
+                    indicators[i, codes(np.array(row), self.classes_)] = 1
+        constant = (indicators == indicators[:1]).all(0)
+        if first and constant.any():
+            raise ValueError(
+                f"the label {self.classes_[constant].tolist()[0]!r} is the same in all sets: leave it out."
+            )
+        return Task("labels", indicators, len(self.classes_))
 
-    def _outputs(self, y: Tensor | Sets) -> int:
-        check_classes(self.classes_, y if isinstance(y, Tensor) else y.values)
-        return len(self.classes_)
+    def _task_weights(self, task: Task) -> np.ndarray | None:
+        if self.class_weight is None:
+            return None
+        if task.kind == "labels":
+            raise ValueError("class_weight is for classes; y holds labels.")
+        if self.class_weight == "balanced":
+            counts = np.bincount(task.y, minlength=task.outputs)
+            return (len(task.y) / (task.outputs * np.maximum(counts, 1)))[task.y]
+        if not isinstance(self.class_weight, dict):
+            raise ValueError(f"class_weight must be 'balanced', a dict or None, found {self.class_weight!r}.")
+        return np.array([float(self.class_weight.get(c, 1.0)) for c in self.classes_.tolist()])[task.y]
 
-    def _loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor | float]:
-        logits, y = model.answers(batch.sets, batch.z), batch.y
-        assert isinstance(y, Tensor)
-        errors = torch.stack([F.cross_entropy(each, y, reduction="none") for each in logits]).mean(0)
-        return weighed(errors, batch)
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, z: Any = None) -> float:
+        """Accuracy of the predicted classes; for labels the share of sets with all labels right."""
+        return self._score_sets(X, y, sample_weight, z)
 
-    def _final(self, answers: Tensor) -> Tensor:
-        return answers.softmax(-1).mean(0)
+    def _score(self, answers: np.ndarray, y: Any, members: Members, weight: Any) -> float:
+        wanted = one_per_set(y, members, "class")
+        if self._kind() == "labels":
+            wanted = self._label_task(wanted, first=False).y.astype(int)
+        return float(accuracy_score(wanted, self._decide(answers), sample_weight=weight))
+
+    def _restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+        if len(self.classes_) != self.n_outputs_:
+            raise ValueError(f"there are {len(self.classes_)} classes for {self.n_outputs_} outputs.")
+        super()._restore(tensors, facts)

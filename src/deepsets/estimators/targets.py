@@ -1,4 +1,4 @@
-"""What users bring as y, and answers in the form of X."""
+"""What users give as y, and answers in the form of X."""
 
 from __future__ import annotations
 
@@ -6,45 +6,79 @@ import warnings
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from ..sets import Sets
-from ..sets.frame import _missing
-from ..train import Batch
-from .input import Read
+from ..sets import is_missing
+from .columns import column_names, plain_column
+from .input import Members
 
 
-def per_member(values: np.ndarray, given: Read, sets: Sets) -> Any:
+def target_column(X: Any, y: Any) -> Any:
+    """The column of the table X that `y` names, several columns side by side for a list of names; otherwise y."""
+    names = target_names(X, y)
+    if names is None:
+        return y
+    table = X.obs if hasattr(X, "obs") else X
+    if not hasattr(table, "columns") and not hasattr(table, "column_names"):
+        raise ValueError(f"y is the name {y!r}, but X is not a table with columns: give the targets themselves.")
+    known = column_names(table)
+    for name in names:
+        if name not in known:
+            raise ValueError(f"the table has no target column {name!r}; it has: {', '.join(map(str, known))}.")
+    columns = [plain_column(table, name) for name in names]
+    return columns[0] if isinstance(y, str) else np.stack(columns, axis=1)
+
+
+def target_names(X: Any, y: Any) -> list[str] | None:
+    """Names of target columns in `y`, if it holds names."""
+    if isinstance(y, str):
+        return [y]
+    if isinstance(y, list | tuple) and y and all(isinstance(name, str) for name in y):
+        table = X.obs if hasattr(X, "obs") else X
+        if (hasattr(table, "columns") or hasattr(table, "column_names")) and set(y) <= set(column_names(table)):
+            return list(y)
+    return None
+
+
+def per_member(values: np.ndarray, members: Members) -> Any:
     """Answers for members in the form of X: a list of arrays, or one array in the order of a table's rows."""
-    if given.rows is None:
-        return np.split(values, sets.offsets[1:-1].tolist())
+    if members.rows is None:
+        return np.split(values, members.offsets[1:-1])
     out = np.empty_like(values)
-    out[given.rows] = values
+    out[members.rows] = values
     return out
 
 
-def one_per_set(y: Any, given: Read, what: str) -> np.ndarray:
-    """Targets of sets as an array of B rows; a column of a table must not change within a set."""
-    sets = given.sets
-    assert sets is not None
+def one_per_set(y: Any, members: Members, what: str) -> np.ndarray:
+    """Targets as an array of B rows; a column of a table must not change within a set."""
     if y is None:
         raise ValueError("y is needed: one target for each set.")
-    y = np.asarray(y)
-    if given.rows is not None and len(y) == sets.total and len(y) != len(sets):
-        rows, starts = y[given.rows], sets.offsets[:-1].numpy()
-        firsts = np.repeat(rows[starts], sets.sizes.numpy(), axis=0)
-        same = (rows == firsts) | ((rows != rows) & (firsts != firsts))  # noqa: PLR0124  # NaN all through is no change
+    if isinstance(y, list | tuple) and len({len(v) for v in y if isinstance(v, list | tuple | set | np.ndarray)}) > 1:
+        y = _ragged(y)
+    if isinstance(y, list | tuple) and len({isinstance(v, str) for v in y}) > 1:
+        y = np.array(y, dtype=object)  # NumPy would turn numbers beside strings into strings
+    y = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    if y.ndim == 0:
+        raise ValueError(f"y is a single value ({y.item()!r}); wanted one target for each of the {len(members)} sets.")
+    if members.rows is not None and len(y) == members.total and len(y) != len(members):
+        rows, starts = y[members.rows], members.offsets[:-1]
+        firsts = np.repeat(rows[starts], members.sizes, axis=0)
+        same = (rows == firsts) | ((rows != rows) & (firsts != firsts))  # noqa: PLR0124  # NaN throughout is no change
         if not np.all(same):
-            bad = int(sets.set_ids[int(np.argmin(same if same.ndim == 1 else same.all(1)))])
+            bad = int(members.set_ids[int(np.argmin(same if same.ndim == 1 else same.all(1)))])
             raise ValueError(
                 f"the {what} must be one for each set, but it changes within set {bad} of the table. "
                 "For targets of members use MemberRegressor or MemberClassifier."
             )
         y = rows[starts]
-    if len(y) != len(sets):
-        raise ValueError(f"there are {len(sets)} sets, but y has {len(y)} entries.")
+    if len(y) != len(members):
+        raise ValueError(f"there are {len(members)} sets, but y has {len(y)} entries.")
     return y
+
+
+def _ragged(y: Any) -> np.ndarray:
+    out = np.empty(len(y), dtype=object)
+    out[:] = [list(v) for v in y]
+    return out
 
 
 def _is_number(value: Any) -> bool:
@@ -57,8 +91,10 @@ def _is_number(value: Any) -> bool:
 
 def as_numbers(y: np.ndarray, of_what: str) -> np.ndarray:
     """Targets as doubles; None and NA become NaN."""
+    if y.dtype.kind == "c":
+        raise ValueError("y holds complex numbers: give the real and the imaginary part as two targets.")
     if y.dtype == object and y.ndim == 1:
-        y = np.where(_missing(y), np.nan, y)
+        y = np.where(is_missing(y), np.nan, y)
     try:
         return y.astype(np.float64)
     except (TypeError, ValueError):
@@ -68,10 +104,69 @@ def as_numbers(y: np.ndarray, of_what: str) -> np.ndarray:
         ) from None
 
 
-def check_outputs(found: int, wanted: int, *, first: bool) -> None:
+def check_finite_targets(values: np.ndarray, of_what: str = "set") -> None:
+    """Refuse targets that are not finite."""
+    flat = values.reshape(len(values), -1)
+    if not np.isfinite(flat).all():
+        bad = int(np.isfinite(flat).all(1).argmin())
+        raise ValueError(f"the target of {of_what} {bad} is not a finite number: {values[bad]}.")
+
+
+def check_values(values: np.ndarray, of_what: str) -> None:
+    """Refuse targets that are not finite or do not vary."""
+    check_finite_targets(values, of_what)
+    flat = values.reshape(len(values), -1)
+    constant = (flat == flat[:1]).all(0)
+    if constant.any():
+        value = float(flat[0, int(constant.argmax())])
+        raise ValueError(f"the target is constant ({value} in all {len(flat)} {of_what}s): nothing can be learned.")
+
+
+def check_outputs(found: int, wanted: int) -> None:
     """Later targets have as many columns as the first."""
-    if not first and found != wanted:
+    if found != wanted:
         raise ValueError(f"y has {found} columns, but the estimator was fitted with {wanted}.")
+
+
+def class_labels(labels: np.ndarray, of_what: str) -> np.ndarray:
+    """One label per set or member, as an array of one type."""
+    if labels.ndim != 1:
+        raise ValueError(f"y must be one label for each {of_what}, found shape {labels.shape}.")
+    if (
+        labels.dtype.kind == "f"
+        and len(labels)
+        and not (labels == np.round(labels)).all()
+        and not np.isnan(labels).any()
+    ):
+        raise ValueError(
+            f"y holds fractions such as {labels[labels != np.round(labels)][0]}: Unknown label type for classes. "
+            "For numbers use SetRegressor or MemberRegressor."
+        )
+    kinds = {type(v.item() if isinstance(v, np.generic) else v) for v in labels[:100_000]}
+    if len(kinds) > 1 and any(k is str for k in kinds):
+        raise ValueError(
+            f"y mixes labels of different types ({', '.join(sorted(k.__name__ for k in kinds))}): convert them to one."
+        )
+    return np.array(labels.tolist()) if labels.dtype == object else labels
+
+
+def find_classes(labels: np.ndarray) -> np.ndarray:
+    """Sorted classes; at least two, and a warning for one that occurs once."""
+    classes, counts = np.unique(labels, return_counts=True)
+    check_classes(classes)
+    if (counts == 1).any():
+        warnings.warn(
+            f"the class {classes[counts == 1].tolist()[0]!r} is seen once: a single example teaches little.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return classes
+
+
+def check_classes(classes: np.ndarray) -> None:
+    """Two classes at least."""
+    if len(classes) < 2:
+        raise ValueError(f"a classifier needs at least two classes, found one class: {classes.tolist()[0]!r}.")
 
 
 def codes(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -85,19 +180,13 @@ def codes(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return places
 
 
-def check_classes(classes: np.ndarray, numbers: Tensor) -> None:
-    """Two classes at least; one that is seen once is worth a warning."""
-    if len(classes) < 2:
-        raise ValueError(f"a classifier needs at least two classes, found one: {classes.tolist()[0]!r}.")
-    counts = torch.bincount(numbers[numbers >= 0].reshape(-1), minlength=len(classes))
-    once = [classes.tolist()[i] for i in (counts == 1).nonzero().squeeze(1).tolist()]
-    if once:
-        warnings.warn(
-            f"the class {once[0]!r} is seen once: a single example teaches little.", UserWarning, stacklevel=4
-        )
-
-
-def weighed(errors: Tensor, batch: Batch) -> tuple[Tensor, Tensor | float]:
-    if batch.weight is None:
-        return errors.sum(), float(len(errors))
-    return (errors * batch.weight).sum(), batch.weight.sum()
+def set_weights(weight: Any, count: int) -> np.ndarray | None:
+    """Weights of sets, not below 0 and not all 0."""
+    if weight is None:
+        return None
+    out = np.asarray(weight, dtype=np.float64)
+    if out.shape != (count,) or not (out >= 0).all():
+        raise ValueError(f"sample_weight must be {count} numbers not below 0, one per set; found shape {out.shape}.")
+    if not (out > 0).any():
+        raise ValueError("all sample weights are 0: there is nothing to learn from.")
+    return out

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..sets import Sets
-from ..train import Batch
+from ..train import Batch, seeded
 from .network import ScoreNetwork
 
 
@@ -119,8 +119,7 @@ class ExpansionObjective:
             positive, negative = self.scores(model, pairs, batch)
             losses = self._losses(positive, negative[pairs.owner], pairs.clash[pairs.owner])
         else:
-            with torch.random.fork_rng(devices=[]):
-                torch.default_generator.manual_seed(0)  # the same pairs after every epoch
+            with seeded(0):  # the same pairs after every epoch
                 pairs = draw_pairs(batch.sets, self.vocabulary, self.query, self.positives, 4 * self.negatives)
             positive, negative = self.scores(model, pairs, batch)
             losses = self._log_ranks(positive, negative[pairs.owner], pairs.clash[pairs.owner])

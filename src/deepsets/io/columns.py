@@ -1,15 +1,30 @@
-"""Which columns a table has, and which of them is what."""
+"""Columns of a table of sets: which there are, and the role of each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from .files import File, arrow
+from .arrow_types import TableError, arrow, is_list, is_number, is_single
+from .files import File
+
+_WIDEST = 1_000_000  # numbers of a vector; each is seen as a column
 
 
 class Columns(NamedTuple):
-    """The parts that columns play. by: names the set. features: of members. z, target: as for `fit`."""
+    """Roles of the columns of a table.
+
+    Parameters
+    ----------
+    by : str or None
+        Column that names the set of each row.
+    features : list of str
+        Features of the members.
+    z : list of str
+        Columns known of the set as a whole.
+    target : list of str
+        Columns to learn or to compare with.
+    """
 
     by: str | None
     features: list[str]
@@ -23,87 +38,130 @@ class Columns(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The columns of a table as they are seen here. nested: a row is a set, and members stand in list columns.
+    """Layout of a table.
 
-    places: for each column its place in the file: the column there, and for a column of vectors (fixed-size lists,
-    or lists of lists) the entry; vectors `x` of 3 numbers are seen as the columns x_0, x_1 and x_2.
+    Parameters
+    ----------
+    nested : bool
+        Whether a row is a set, with its members in list columns; otherwise a row is a member.
+    places : dict of str to (str, int or None)
+        For each column its place in the file: the column there, and the entry if that column holds vectors
+        (fixed-size lists, or lists of lists). Vectors ``x`` of 3 numbers are seen as the columns x_0, x_1 and x_2.
+    lists : frozenset of str
+        Columns that hold a list per set.
+    unsupported : dict of str to str
+        Columns of types that sets cannot hold, with the type.
     """
 
     nested: bool
     places: dict[str, tuple[str, int | None]]
     lists: frozenset[str]
+    unsupported: dict[str, str]
 
     def inside(self, columns: Iterable[str]) -> list[str]:
-        """The columns of the file that hold these."""
+        """Return the columns of the file that hold these columns."""
         return list(dict.fromkeys(self.places[name][0] for name in columns))
 
     def check(self, columns: Iterable[str]) -> None:
-        """A column that is not there is an error that lists those that are."""
+        """Raise a TableError for a column that is not there or of an unsupported type."""
         for name in columns:
+            if name in self.unsupported:
+                raise TableError(
+                    f"column {name!r} holds {self.unsupported[name]}, which is not supported: wanted numbers, text, "
+                    "dates, or lists of these. Leave it out with --features, or convert it."
+                )
             if name not in self.places:
-                raise ValueError(f"the table has no column {name!r}; it has: {', '.join(self.places)}.")
+                raise TableError(f"the table has no column {name!r}; it has: {self._names()}.")
 
     def choose(self, by: str | None, features: list[str] | None, z: list[str], target: list[str]) -> Columns:
-        """The parts of all columns; the features are, where not told, all that play no other part."""
+        """Assign a role to each column.
+
+        Parameters
+        ----------
+        by, z, target
+            As in :class:`Columns`.
+        features : list of str or None
+            The features; None takes all columns without another role.
+        """
         self.check([*([by] if by else []), *(features or []), *z, *target])
         if by is None and not self.nested:
-            raise ValueError(
-                f"the table has a row for each member: say with --by which column names the set. "
-                f"Its columns are: {', '.join(self.places)}."
+            raise TableError(
+                f"the table has one row per member: --by must say which column names the set. Columns: {self._names()}."
             )
         given = {by, *z, *target}
+        if features is None:
+            self.check(self.unsupported)
         rest = [n for n in self.places if n not in given and (n in self.lists) == self.nested]
         chosen = rest if features is None else list(dict.fromkeys(features))
         if not chosen:
-            raise ValueError(f"no feature columns are left; the table has: {', '.join(self.places)}.")
+            raise TableError(f"no feature columns are left; the table has: {self._names()}.")
         twice = [name for name in chosen if name in given]
         if twice:
-            raise ValueError(f"the column {twice[0]!r} cannot be a feature and the set, z or target at the same time.")
+            raise TableError(f"column {twice[0]!r} cannot be a feature and the set, z or target at the same time.")
         if self.nested:
             self._check_lists(chosen, [*([by] if by else []), *z])
         return Columns(by, chosen, z, target)
 
+    def _names(self) -> str:
+        names = [*self.places, *self.unsupported]
+        return ", ".join(names[:50]) + (f" and {len(names) - 50} more" if len(names) > 50 else "")
+
     def _check_lists(self, features: list[str], plain: list[str]) -> None:
         for name in features:
             if name not in self.lists:
-                raise ValueError(
-                    f"the feature {name!r} is not a list: in a table with a row for each set, the features of the "
-                    f"members stand in list columns, here {', '.join(sorted(self.lists))}. What is known of the set "
-                    "itself goes to --z-columns."
+                raise TableError(
+                    f"the feature {name!r} is not a list: in a table with one row per set, the features of the "
+                    f"members are list columns, here {', '.join(sorted(self.lists)[:50])}. Columns known of the set "
+                    "itself are given by --z-columns."
                 )
         for name in plain:
             if name in self.lists:
-                raise ValueError(f"the column {name!r} is a list: one value for each set is wanted.")
+                raise TableError(f"column {name!r} holds lists: one value per set is wanted.")
 
 
 def shape_of(file: File) -> Shape:
-    """What columns a file has. Looks at the first rows only where the width of lists of lists is not in the schema."""
-    pa = arrow()
-    kinds = {field.name: field.type for field in file.schema}
-    deep = [name for name, kind in kinds.items() if is_list(kind) and is_list(kind.value_type)]
-    widths = {name: _width(file.head([name]), name) for name in deep}
+    """Return the layout of a file.
+
+    Only the schema is read, and the first rows where the width of lists of lists is not in the schema.
+
+    Parameters
+    ----------
+    file : File
+        The table.
+    """
+    types = arrow().types
     places: dict[str, tuple[str, int | None]] = {}
     lists: set[str] = set()
-    for name, kind in kinds.items():
-        inner = kind.value_type if is_list(kind) else kind
-        width = inner.list_size if pa.types.is_fixed_size_list(inner) else widths.get(name)
-        seen = [name] if width is None else [f"{name}_{i}" for i in range(width)]
+    unsupported: dict[str, str] = {}
+    for field in file.schema:
+        inner = field.type.value_type if is_list(field.type) else field.type
+        width = None
+        if types.is_fixed_size_list(inner) or is_list(inner):
+            if not is_number(inner.value_type):
+                unsupported[field.name] = str(field.type)
+                continue
+            width = _width(file, field.name) if is_list(inner) else inner.list_size
+            if width > _WIDEST:
+                unsupported[field.name] = f"vectors of {width:,} numbers"
+                continue
+        elif not is_single(inner):
+            unsupported[field.name] = str(field.type)
+            continue
+        seen = [field.name] if width is None else [f"{field.name}_{i}" for i in range(width)]
         for i, column in enumerate(seen):
-            places[column] = (name, None if width is None else i)
-        lists |= set(seen) if is_list(kind) else set()
-    return Shape(bool(lists), places, frozenset(lists))
+            if column in places:
+                raise TableError(f"{file.path} has two columns {column!r}, one of them an entry of {field.name!r}.")
+            places[column] = (field.name, None if width is None else i)
+        lists |= set(seen) if is_list(field.type) else set()
+    return Shape(bool(lists), places, frozenset(lists), unsupported)
 
 
-def is_list(kind: Any) -> bool:
-    """Whether an Arrow type is a list of any length."""
-    types = arrow().types
-    return types.is_list(kind) or types.is_large_list(kind)
-
-
-def _width(head: Any, name: str) -> int:
-    widths = {len(member) for members in head[name].to_pylist() for member in members or [] if member is not None}
+def _width(file: File, name: str) -> int:
+    """The length of the first members of a column of lists of lists."""
+    rows = file.head([name])[name].to_pylist()
+    widths = {len(member) for members in rows for member in members or [] if member is not None}
     if len(widths) > 1:
-        raise ValueError(
+        raise TableError(
             f"the members in column {name!r} have {min(widths)} and {max(widths)} numbers: all need the same."
         )
     return widths.pop() if widths else 0

@@ -1,10 +1,9 @@
-"""Models without Python: `torch.export` programs and ONNX files that take sets of any number and any size."""
+"""Models for use without Python: `torch.export` programs and ONNX files for any number of sets of any size."""
 
 from __future__ import annotations
 
 import importlib.util
 import logging
-import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,20 +13,35 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..files import atomic_path
 from ..sets import Sets
+from .tasks import TASKS, task_of
 
 
 def export_program(model: nn.Module, sets: Sets, z: Tensor | None = None) -> torch.export.ExportedProgram:
-    """A model as one graph, (Sets[, z]) -> what the model gives, for any number of sets of any size.
+    """Export a model as one graph for any number of sets of any size.
 
+    Parameters
+    ----------
+    model : torch.nn.Module
+        A function of sets, and of z if it is given. It is exported as it is: call `eval()` first.
+    sets : Sets
+        An example: its width and dtype are kept, and whether it has `element_ids` and `weights`; its sizes are not.
+    z : Tensor of shape (B, k), optional
+        An example of what is known of each set.
+
+    Returns
+    -------
+    torch.export.ExportedProgram
+        The graph, (sets[, z]) to the output of the model.
+
+    Examples
+    --------
     >>> from deepsets import nn
     >>> model = nn.DeepSet(nn.mlp(3, 8, 8), nn.mlp(8, 8, 2)).eval()
     >>> program = export_program(model, Sets.from_list([torch.randn(5, 3), torch.randn(2, 3)]))
     >>> program.module()(Sets.from_list([torch.randn(1, 3), [], torch.randn(7, 3)])).shape
     torch.Size([3, 2])
-
-    `sets` (and z, (B, z)) are examples: their widths and dtypes are kept, and whether they have `element_ids` and
-    `weights`; their sizes are not. The model is exported as it is: call `eval()` first.
     """
     shapes = _shapes(sets, z)
     with _open_sizes():
@@ -37,8 +51,25 @@ def export_program(model: nn.Module, sets: Sets, z: Tensor | None = None) -> tor
 
 
 def export_onnx(model: nn.Module, sets: Sets, path: str | Path, z: Tensor | None = None) -> Path:
-    """Writes a model as an ONNX file; inputs values (N, in) and offsets (B + 1,), output answer.
+    """Write a model as an ONNX file.
 
+    Its inputs are values (N, in) and offsets (B + 1,); its output, ``output``, is (B, out) for a model of sets and
+    (N, out) for a model of members. The file holds the weights, up to 2 GB, the limit of the format; it appears when
+    it is complete. Needs the extra ``deepsets[onnx]``.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+        A function of sets, and of z if it is given. It is exported as it is: call `eval()` first.
+    sets : Sets
+        An example; if it has `element_ids` or `weights`, the file has inputs of these names. Sizes stay open.
+    path : str or Path
+        The file.
+    z : Tensor of shape (B, k), optional
+        An example; adds an input of this name.
+
+    Examples
+    --------
     >>> import onnxruntime, tempfile
     >>> from deepsets import nn
     >>> model = nn.DeepSet(nn.mlp(3, 8, 8), nn.mlp(8, 8, 2)).eval()
@@ -47,13 +78,8 @@ def export_onnx(model: nn.Module, sets: Sets, path: str | Path, z: Tensor | None
     ...     path = export_onnx(model, example, f"{folder}/model.onnx")
     ...     session = onnxruntime.InferenceSession(path)
     >>> new = Sets.from_list([torch.randn(1, 3), [], torch.randn(7, 3)])
-    >>> session.run(["answer"], {"values": new.values.numpy(), "offsets": new.offsets.numpy()})[0].shape
+    >>> session.run(["output"], {"values": new.values.numpy(), "offsets": new.offsets.numpy()})[0].shape
     (3, 2)
-
-    The answer is (B, out) for a model of sets, (N, out) for one of members. `sets` (and z, (B, z)) are examples: if
-    they have `element_ids` or `weights` the file has these inputs too, and z likewise; all sizes stay open. The weights
-    are in the file up to 2 GB, the limit of the format. The file appears when it is complete. Needs the extra
-    ``deepsets[onnx]``.
     """
     missing = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
     if missing:
@@ -69,14 +95,84 @@ def export_onnx(model: nn.Module, sets: Sets, path: str | Path, z: Tensor | None
     shapes = {name: shape for name, shape in _shapes(sets, z).items() if name in inputs}
     with _open_sizes(), _quiet():
         program = torch.export.export(_Flat(model), (), inputs, dynamic_shapes=shapes)
-        written = torch.onnx.export(program, dynamo=True, verbose=False, output_names=["answer"])
+        written = torch.onnx.export(program, dynamo=True, verbose=False, output_names=["output"])
     assert written is not None
     path = Path(path)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-        new = Path(folder) / path.name
-        written.save(str(new))
-        new.replace(path)
+    with atomic_path(path) as temporary:
+        written.save(str(temporary))
     return path
+
+
+def estimator_onnx(estimator: Any, path: str | Path) -> Path:
+    """Write a fitted estimator as an ONNX file, from features in their own units to the final prediction.
+
+    The file computes `predict_proba` (classifiers, `OddOneOut`) or `predict` (regressors). Inputs: values
+    (N, features), NaN where missing; offsets (B + 1,); z (B, k) if it was fitted with z. Output: (B, out) for
+    estimators of sets, (N, out) for those of members. Only networks on columns of numbers can be exported: estimators
+    of members, and estimators of sets fitted with ``model="deep"``.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted estimator.
+    path : str or Path
+        The file.
+    """
+    name, task = type(estimator).__name__, task_of(estimator)
+    heads = getattr(estimator, "head_weights_", {"deep": 1.0})
+    if task is TASKS["expansion"] or set(heads) != {"deep"}:
+        found = "an expander" if task is TASKS["expansion"] else f"a blend of {', '.join(heads)}"
+        raise ValueError(
+            f"this {name} cannot be exported to ONNX: wanted an estimator that is a network, found {found}. "
+            "Fit it with model='deep' (--model deep)."
+        )
+    encoders = [encoder for encoder in (estimator.encoder_, estimator.context_) if encoder is not None]
+    if any(encoder.vocabularies for encoder in encoders):
+        raise ValueError(f"this {name} cannot be exported to ONNX: it was fitted on text or tokens, not only numbers.")
+    sizes = [3, 2, 4]  # an example; all sizes stay open
+    values = torch.zeros(sum(sizes), estimator.encoder_.numbers)
+    sets = Sets(values, torch.tensor([0, *sizes]).cumsum(0))
+    z = torch.zeros(len(sizes), estimator.context_.numbers) if estimator.context_ is not None else None
+    return export_onnx(_Prediction(estimator).eval(), sets, path, z)
+
+
+class _Prediction(nn.Module):
+    """Scaling, networks, and what makes one prediction of their outputs, as the estimators compute it."""
+
+    def __init__(self, estimator: Any) -> None:
+        super().__init__()
+        self.encoder, self.context, self.task = estimator.encoder_, estimator.context_, task_of(estimator)
+        self.members = not hasattr(estimator, "heads_")
+        self.network = estimator.network_ if self.members else estimator.heads_.deep
+        self.unscale: Any = getattr(estimator, "unscale_", getattr(self.network, "unscale", None))
+        self.temperature = 1.0 if self.members else estimator.heads_.temperature
+        self.labels = not self.members and estimator.heads_.kind == "labels"
+
+    def forward(self, sets: Sets, z: Tensor | None = None) -> Tensor:
+        context = None
+        if z is not None and self.members:
+            context = _views(self.context, z)
+        elif z is not None:
+            context = self.context.scale.deviations(z).nan_to_num(nan=0.0).clamp(-3, 3).float()
+        outputs = self.network(sets.with_values(_views(self.encoder, sets.values)), context)  # (networks, B or N, out)
+        outputs = outputs.double()
+        if self.labels:
+            chance = outputs.sigmoid().mean(0)
+            return ((chance.log() - (1 - chance).log()) / self.temperature).sigmoid()
+        if self.task.classes:
+            return (outputs.softmax(-1).mean(0).log() / self.temperature).softmax(-1)
+        if self.task.name == "odd-one-out":
+            from ..estimators.odd_one_out import log_softmax
+
+            return torch.stack([log_softmax(each[:, 0], sets) for each in outputs]).exp().mean(0)[:, None]
+        return self.unscale(outputs.mean(0))
+
+
+def _views(encoder: Any, values: Tensor) -> Tensor:
+    """What a network sees of numbers, as `ColumnEncoder.views`."""
+    views = encoder.scale(values)[:, : encoder.view_width - len(encoder.gaps)]
+    gaps = torch.from_numpy(encoder.gaps)
+    return torch.cat([views, values[:, gaps].isnan().float()], dim=1) if len(gaps) else views
 
 
 class _Flat(nn.Module):
@@ -94,13 +190,13 @@ class _Flat(nn.Module):
         weights: Tensor | None = None,
         z: Tensor | None = None,
     ) -> Tensor:
-        sets = Sets._trusted(values, offsets, element_ids, weights)
-        answer = self.model(sets) if z is None else self.model(sets, z)
-        return answer.materialize().values if isinstance(answer, Sets) else answer
+        sets = Sets.unchecked(values, offsets, element_ids, weights)
+        output = self.model(sets) if z is None else self.model(sets, z)
+        return output.materialize().values if isinstance(output, Sets) else output
 
 
 def _shapes(sets: Sets, z: Tensor | None) -> dict[str, Any]:
-    """Which sizes stay open, and which of them are the same."""
+    """Which sizes stay open, and which of them are equal."""
     count, elements = torch.export.Dim("sets"), torch.export.Dim("elements")
     return {
         "values": {0: elements if sets.element_ids is None else torch.export.Dim("distinct")},
@@ -117,14 +213,14 @@ def _of_sets(shapes: dict[str, Any]) -> Iterator[Any]:
 
 @contextmanager
 def _open_sizes() -> Iterator[None]:
-    """Lets a size be 0 or 1 later when it was not in the example: torch otherwise takes these as special cases."""
-    with torch.fx.experimental._config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]  # made at import
+    """Allow a size of 0 or 1 later that was not in the example; torch treats these as special cases otherwise."""
+    with torch.fx.experimental._config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]  # created at import
         yield
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silences what torch and onnxscript say about themselves, not about the model."""
+    """Silence messages of torch and onnxscript about themselves."""
     # "torchvision is not installed", "Attribute type is ambiguous"
     loggers = [logging.getLogger(name) for name in ("torch.onnx._internal.exporter._registration", "onnx_ir")]
     before = [logger.level for logger in loggers]

@@ -1,29 +1,33 @@
-"""The model card: what a folder predicts, from what, and how to use it, for whoever finds it later."""
+"""The model card: what a model predicts, from what, how it was trained and how to use it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-_WHAT = {
-    "SetRegressor": "{target} of a set: {outputs} for each set",
-    "SetClassifier": "{target} of a set: one of {classes}",
-    "MemberRegressor": "{target} of each member of a set, seen together with its set mates: {outputs}",
-    "MemberClassifier": "{target} of each member of a set, seen together with its set mates: one of {classes}",
-    "OddOneOut": "which member of a set does not belong",
-}
+from .tasks import TASKS, task_of
 
 
-def card(config: dict[str, Any], name: str, loss: float | None) -> str:
-    """README.md of a model folder. loss: of the last epoch of the training, if it is known."""
-    fitted, params = config["fitted"], config["params"]
-    expander = config["class"] not in _WHAT
+def card(model: Any, config: dict[str, Any], name: str) -> str:
+    """Return README.md of a model folder.
+
+    Parameters
+    ----------
+    model : estimator or Expander
+        The fitted model.
+    config : dict
+        Contents of config.json.
+    name : str
+        Name of the folder.
+    """
+    params = config["params"]
+    task = task_of(config["class"])
+    expander, context = task is TASKS["expansion"], int(getattr(model, "n_context_", 0))
+    what, kind = _about(task.about, model), "an expander" if expander else "an estimator"
     if expander:
-        what, kind = "finds the elements that go with a few given ones", "an expander"
-        asked = f"model.expand([{', '.join(map(repr, fitted['vocabulary_'][:2]))}], k=10"
-        asked += ", z=…)" if fitted["n_context_"] else ")"
+        call = f"model.expand([{', '.join(map(repr, model.vocabulary_[:2]))}], k=10"
+        call += ", z=…)" if context else ")"
     else:
-        what, kind = f"predicts {_predicts(config['class'], fitted)}", "an estimator"
-        asked = "answers = model.predict(X)" + ("  # and z=…" if fitted["n_context_"] else "")
+        call = "model.predict(X, z=…)" if context else "model.predict(X)"
     lines = [
         f"# {name}",
         "",
@@ -32,46 +36,45 @@ def card(config: dict[str, Any], name: str, loss: float | None) -> str:
         "```python",
         "import deepsets",
         f'model = deepsets.load("{name}")',
-        asked,
+        call,
         "```",
         "",
-        "## What it looks at",
+        "## Input",
         "",
-        f"- members: {_members(fitted)}",
+        f"- members: {_members(model)}",
     ]
-    if fitted["n_context_"]:
-        names = fitted.get("context_names_in_")
-        lines.append(f"- z, known of each set: {_names(names) if names else _count(fitted['n_context_'], 'number')}")
+    if context:
+        names = getattr(model, "context_names_in_", None)
+        lines.append(f"- z, known of the set as a whole: {_names(names) if names else _count(context, 'number')}")
     if params.get("by"):
-        lines.append(f"- in tables with a row for each member, the set is named by `{params['by']}`")
+        lines.append(f"- in tables with one row per member, the set is named by column `{params['by']}`")
     missing = "replaced by the training mean" if params.get("impute") else "refused"
-    lines += [*([] if expander else [f"- missing features (NaN) are {missing}"]), "", "## How it was trained", ""]
-    if "n_sets_" in fitted:
-        lines.append(f"- on {fitted['n_sets_']:,} sets with {fitted['n_members_']:,} members")
-    if loss is not None:
-        lines.append(f"- training loss of the last epoch: {loss:.4g}")
+    lines += [*([] if expander else [f"- missing features (NaN) are {missing}"]), "", "## Training", ""]
+    if hasattr(model, "n_sets_"):
+        lines.append(f"- {model.n_sets_:,} sets with {model.n_members_:,} members")
+    if getattr(model, "history_", None):
+        lines.append(f"- training loss of the last epoch: {model.history_[-1]['loss']:.4g}")
     settings = ", ".join(f"{key}={value!r}" for key, value in params.items() if key not in ("by", "columns"))
     lines += [f"- settings: `{settings}`", "", "## Versions", ""]
     lines += [f"- {key} {value}" for key, value in config["versions"].items()]
     return "\n".join([*lines, f"- model folder format {config['format_version']}", ""])
 
 
-def _predicts(kind: str, fitted: dict[str, Any]) -> str:
-    names = fitted.get("target_names_")
-    return _WHAT[kind].format(
-        target=_names(names) if names else ("the class" if "classes_" in fitted else "the target"),
-        outputs=_count(fitted["n_outputs_"], "number"),
-        classes=_names(map(repr, fitted["classes_"]["entries"])) if "classes_" in fitted else "",
+def _about(text: str, model: Any) -> str:
+    names, classes = getattr(model, "target_names_", None), getattr(model, "classes_", None)
+    return text.format(
+        target=_names(names) if names else ("the target" if classes is None else "the class"),
+        outputs=_count(getattr(model, "n_outputs_", 1), "number"),
+        classes="" if classes is None else _names(map(repr, classes.tolist())),
     )
 
 
-def _members(fitted: dict[str, Any]) -> str:
-    if fitted.get("vocabulary_"):
-        return f"tokens of a vocabulary of {len(fitted['vocabulary_']):,}"
-    if "feature_names_in_" in fitted:
-        names = fitted["feature_names_in_"]["entries"]
-        return f"{_count(len(names), 'feature')}: {_names(names)}"
-    return _count(fitted["n_features_in_"], "feature")
+def _members(model: Any) -> str:
+    if getattr(model, "vocabulary_", None):
+        return f"tokens of a vocabulary of {len(model.vocabulary_):,}"
+    if hasattr(model, "feature_names_in_"):
+        return f"{_count(len(model.feature_names_in_), 'feature')}: {_names(model.feature_names_in_)}"
+    return _count(getattr(model, "n_features_in_", 0), "feature")
 
 
 def _count(number: int, what: str) -> str:

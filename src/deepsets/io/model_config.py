@@ -1,12 +1,12 @@
-"""`config.json` of a model folder: an estimator's settings and what it learnt beside the weights, as plain data."""
+"""`config.json` of a model folder: settings and learned facts as plain data, checked before anything is built."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
 import json
+import math
 import platform
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -14,39 +14,49 @@ import torch
 
 FORMAT, VERSION = "deepsets-model", 1
 
-# What belongs to one training on one machine, not to the model.
-NOT_KEPT = ("checkpoint_dir", "verbose")
-_NOT_FITTED_DATA = ("network_", "history_")
-_KINDS = "biufUO"  # booleans, integers, floats, strings, and objects that are one of these
+# Settings of one training on one machine, not of the model. They are never written, and never obeyed when read.
+NOT_KEPT = ("checkpoint_dir", "verbose", "on_epoch")
 
 
 class ModelFolderError(ValueError):
-    """A model folder that cannot be written or read: damaged, foreign, or newer than this library."""
+    """A model folder that cannot be written or read: damaged, of another program, or newer than this library."""
 
 
 def registry() -> dict[str, type]:
-    """The estimators a folder may hold, by name. Nothing else is ever made from a folder."""
-    from .. import estimators as e
-    from .. import expand
+    """Return the classes that a model folder may hold, by name. Nothing else is ever created from a folder."""
+    from .. import estimators, expand
 
-    classes = [e.SetRegressor, e.SetClassifier, e.MemberRegressor, e.MemberClassifier, e.OddOneOut]
-    classes += [c for c in vars(expand).values() if isinstance(c, type) and issubclass(c, expand.BaseExpander)]
+    classes = [
+        value
+        for package in (estimators, expand)
+        for value in vars(package).values()
+        if isinstance(value, type) and hasattr(value, "get_params") and hasattr(value, "fit")
+    ]
     return {kind.__name__: kind for kind in classes if kind is not expand.BaseExpander}
 
 
-def to_config(estimator: Any, weights: str, elsewhere: Collection[str] = ()) -> dict[str, Any]:
-    """The contents of config.json. weights: sha256 of the weights file; elsewhere: what is learnt and stands in it."""
-    not_kept = {*NOT_KEPT, *getattr(estimator, "not_saved", ())}
-    params = {name: value for name, value in estimator.get_params().items() if name not in not_kept}
+def to_config(model: Any, facts: dict[str, Any], weights: str) -> dict[str, Any]:
+    """Return the contents of config.json.
+
+    Parameters
+    ----------
+    model : estimator or Expander
+        The model.
+    facts : dict
+        What it has learned beside its tensors.
+    weights : str
+        SHA-256 of the weights file.
+    """
+    not_kept = {*NOT_KEPT, *getattr(model, "not_saved", ())}
+    params = {name: value for name, value in model.get_params(deep=False).items() if name not in not_kept}
     if isinstance(params.get("random_state"), np.random.RandomState):
-        params["random_state"] = None  # a generator in the middle of its stream is no setting
-    fitted = {n: v for n, v in vars(estimator).items() if n.endswith("_") and n not in (*_NOT_FITTED_DATA, *elsewhere)}
+        params["random_state"] = None  # the position in a random stream is not a setting
     config = {
         "format": FORMAT,
         "format_version": VERSION,
-        "class": type(estimator).__name__,
-        "params": {name: _plain(value, name) for name, value in params.items()},
-        "fitted": {name: _plain(value, name) for name, value in sorted(fitted.items())},
+        "class": type(model).__name__,
+        "params": {name: to_plain(value, name) for name, value in params.items()},
+        "fitted": {name: to_plain(value, name) for name, value in sorted(facts.items())},
         "weights": {"sha256": weights},
         "versions": versions(),
     }
@@ -54,13 +64,19 @@ def to_config(estimator: Any, weights: str, elsewhere: Collection[str] = ()) -> 
 
 
 def checksum(config: dict[str, Any]) -> str:
-    """Of all entries but this one, whatever their order and spacing."""
+    """Return the SHA-256 of all entries but the checksum itself, whatever their order and spacing.
+
+    Parameters
+    ----------
+    config : dict
+        Contents of config.json.
+    """
     rest = {name: value for name, value in config.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def versions() -> dict[str, str]:
-    """What the numbers of a model may depend on."""
+    """Return the versions of the libraries that the numbers of a model may depend on."""
     return {
         "deepsets": importlib.metadata.version("deepsets"),
         "torch": torch.__version__,
@@ -70,24 +86,31 @@ def versions() -> dict[str, str]:
 
 
 def parse(text: bytes) -> dict[str, Any]:
-    """The config as a dict, with every part of the type that is wanted; nothing is made from it yet."""
+    """Return the config as a dict whose parts have the right types; nothing is created from it yet.
+
+    Parameters
+    ----------
+    text : bytes
+        Contents of config.json.
+    """
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ModelFolderError(f"its config.json is not valid JSON, it may be cut short or damaged: {error}.") from None
+        raise ModelFolderError(f"its config.json is not valid JSON, it may be truncated or damaged: {error}.") from None
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         found = config.get("format") if isinstance(config, dict) else type(config).__name__
         raise ModelFolderError(
-            f'its config.json was not written by this library: wanted "format": "{FORMAT}", found {found!r}.'
+            f'its config.json was not written by this library: wanted "format": "{FORMAT}", found {found!r:.100}.'
         )
     version = config.get("format_version")
     if type(version) is not int or version < 1:
-        raise ModelFolderError(f"its config.json has no valid format_version: found {version!r}.")
+        raise ModelFolderError(f"its config.json has no valid format_version: found {version!r:.100}.")
     if version > VERSION:
-        made = (config.get("versions") or {}).get("deepsets", "a newer version")
+        made = config.get("versions")
+        made = made.get("deepsets") if isinstance(made, dict) else None
         raise ModelFolderError(
-            f"it has format version {version} (written by deepsets {made}), but this deepsets reads up to {VERSION}: "
-            "upgrade deepsets."
+            f"it has format version {version} (written by deepsets {made or 'of a newer version'!s:.40}), but this "
+            f"deepsets reads up to {VERSION}: upgrade deepsets."
         )
     if config.get("sha256") != checksum(config):
         raise ModelFolderError("its config.json is not the one that was saved: the checksum differs.")
@@ -97,70 +120,74 @@ def parse(text: bytes) -> dict[str, Any]:
     return config
 
 
-def to_estimator(config: dict[str, Any]) -> Any:
-    """The estimator of a config, without its network."""
+def to_model(config: dict[str, Any]) -> Any:
+    """Return the model of a config, without what it has learned.
+
+    Parameters
+    ----------
+    config : dict
+        A config that :func:`parse` returned.
+    """
     classes = registry()
     if config["class"] not in classes:
-        raise ModelFolderError(f"it holds a {config['class']!r}; known are {', '.join(classes)}.")
-    kind = classes[config["class"]]
-    estimator = kind()
-    unknown = sorted(set(config["params"]) - set(estimator.get_params()))
+        raise ModelFolderError(f"it holds a {config['class']!r:.100}; known are {', '.join(classes)}.")
+    model: Any = classes[config["class"]]()
+    known = set(model.get_params(deep=False)) - set(NOT_KEPT)
+    unknown = sorted(set(config["params"]) - known)
     if unknown:
-        raise ModelFolderError(f"its config.json sets {unknown[0]!r}, which {kind.__name__} does not have.")
-    estimator.set_params(**{name: _value(value, name) for name, value in config["params"].items()})
-    for name, value in config["fitted"].items():
-        if not name.endswith("_") or name.startswith("__") or hasattr(kind, name) or name in _NOT_FITTED_DATA:
-            raise ModelFolderError(f"its config.json gives {name!r} as learnt, which a {kind.__name__} does not learn.")
-        setattr(estimator, name, _value(value, name))
-    if hasattr(estimator, "n_outputs_") or not hasattr(estimator, "expand"):
-        _check(estimator)
-    return estimator
+        raise ModelFolderError(f"its config.json sets {unknown[0]!r:.100}, which is no setting of a model folder.")
+    for name, value in config["params"].items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ModelFolderError(f"its config.json sets {name!r} to {value}, which is not a finite number.")
+    return model.set_params(**config["params"])
 
 
-def _check(estimator: Any) -> None:
-    """The learnt numbers are there and fit together."""
-    for name in ("n_features_in_", "n_context_", "n_outputs_"):
-        value = getattr(estimator, name, None)
-        if type(value) is not int or value < 0:
-            raise ModelFolderError(f"its config.json lacks a valid {name!r}: found {value!r}.")
-    for name, count in {"classes_": "n_outputs_", "feature_names_in_": "n_features_in_"}.items():
-        found, wanted = getattr(estimator, name, None), getattr(estimator, count)
-        if found is not None and (not isinstance(found, np.ndarray) or found.shape != (wanted,)):
-            raise ModelFolderError(f"its {name!r} must be a list of {count} = {wanted} entries, found {found!r}.")
-    if not isinstance(getattr(estimator, "vocabulary_", []), list):
-        raise ModelFolderError("its 'vocabulary_' is not a list.")
-    if hasattr(type(estimator), "predict_proba") and not hasattr(estimator, "classes_") and estimator.n_outputs_ > 1:
-        raise ModelFolderError("its config.json lacks 'classes_', the labels of the classifier.")
+def check_sizes(config: dict[str, Any], tensors: dict[str, Any]) -> None:
+    """Raise an error for sizes that the weights file cannot support, before anything is built from them.
 
-
-def _plain(value: Any, name: str) -> Any:
-    """A value as JSON; an array as its entries and its dtype."""
-    if isinstance(value, np.ndarray):
-        entries = value.tolist()
-        flat = value.ravel().tolist()
-        if value.dtype.kind not in _KINDS or not all(isinstance(v, str | int | float | bool) for v in flat):
+    Parameters
+    ----------
+    config : dict
+        A config that :func:`parse` returned.
+    tensors : dict of str to Tensor
+        The contents of the weights file.
+    """
+    most = sum(tensor.numel() for tensor in tensors.values()) + 1000
+    for name in ("width", "depth", "n_estimators", "embedding", "phi", "rho"):
+        value = config["params"].get(name)
+        sizes = value if isinstance(value, list) else [value]
+        numbers = [size for size in sizes if isinstance(size, int)]
+        if len(sizes) > len(tensors) + 1 or sum(map(abs, numbers)) > most:
             raise ModelFolderError(
-                f"{name} holds {value.dtype} entries such as {str(value.ravel()[0])!r}: a model folder keeps strings, "
-                "integers, floats and booleans."
+                f"its weights do not fit its config.json: {name}={value!r:.100} for a file of {len(tensors)} tensors "
+                f"with {most - 1000:,} numbers."
             )
-        return {"dtype": value.dtype.str if value.dtype.kind != "O" else "object", "entries": entries}
+
+
+def to_plain(value: Any, name: str) -> Any:
+    """Convert a value to what JSON can hold.
+
+    Parameters
+    ----------
+    value : object
+        Numbers, text, None, and lists, tuples and dicts of these.
+    name : str
+        What it is, for the error message.
+    """
     if isinstance(value, np.generic):
-        return _plain(value.item(), name)
+        value = value.item()
     if isinstance(value, list | tuple):
-        return [_plain(v, name) for v in value]
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    raise ModelFolderError(f"{name} is a {type(value).__name__}, which a model folder cannot keep: {value!r}.")
-
-
-def _value(value: Any, name: str) -> Any:
-    """The reverse of `_plain`."""
-    if not isinstance(value, dict):
-        return value
-    try:
-        dtype = np.dtype(value["dtype"])
-        if dtype.kind not in _KINDS:
-            raise ValueError(f"entries of {dtype}")
-        return np.array(value["entries"], dtype=dtype)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ModelFolderError(f"{name!r} of its config.json cannot be read: {error}.") from None
+        return [to_plain(v, name) for v in value]
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {key: to_plain(v, name) for key, v in value.items()}
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise ModelFolderError(f"{name} holds the text {value!a:.100}, which is not valid Unicode.") from None
+    elif value is not None and not isinstance(value, int | float):
+        raise ModelFolderError(
+            f"{name} holds a {type(value).__name__}, {str(value)[:100]!r}: a model folder keeps strings, numbers and "
+            "booleans."
+        )
+    return value

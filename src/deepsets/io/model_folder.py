@@ -2,29 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import hashlib
 import json
-import os
-import shutil
-import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from sklearn.exceptions import NotFittedError
 from torch import Tensor
 
+from ..files import atomic_folder, locked
 from .model_card import card
-from .model_config import ModelFolderError, parse, registry, to_config, to_estimator
+from .model_config import ModelFolderError, check_sizes, parse, registry, to_config, to_model
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+_EXAMPLES = {"number": 0.0, "category": "x", "datetime": datetime.datetime(2000, 1, 1)}
 
 
-def save(estimator: Any, path: str | Path, overwrite: bool = False) -> Path:
-    """Writes a fitted estimator or expander to a new folder: `config.json`, `model.safetensors`, a card `README.md`.
+def save(model: Any, path: str | Path, overwrite: bool = False) -> Path:
+    """Save a fitted estimator or expander to a folder.
 
+    The folder holds ``config.json``, ``model.safetensors`` and a model card, ``README.md``. It appears when it is
+    complete. `checkpoint_dir`, `verbose` and `history_` of the model are not kept.
+
+    Parameters
+    ----------
+    model : estimator or Expander
+        A fitted model.
+    path : str or Path
+        The folder.
+    overwrite : bool, default=False
+        Whether an existing model folder (and nothing else) is replaced. At every moment either the old or the new
+        folder is there.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Examples
+    --------
     >>> import numpy as np, tempfile
     >>> from deepsets.estimators import SetRegressor
     >>> X = [np.full((n, 2), n / 9) for n in range(1, 9)]
@@ -35,51 +58,49 @@ def save(estimator: Any, path: str | Path, overwrite: bool = False) -> Path:
     ...     bool((load(path).predict(X) == model.predict(X)).all())
     README.md config.json model.safetensors
     True
-
-    The folder appears when it is complete. A path that exists is refused; with `overwrite` a model folder (nothing
-    else) is replaced: the old one is moved aside, and removed when the new one stands in its place. `checkpoint_dir`,
-    `verbose` and `history_` of the estimator are not kept.
     """
-    name = type(estimator).__name__
-    kind: Any = registry().get(name)
-    if kind is not type(estimator):
+    name = type(model).__name__
+    known: Any = registry().get(name)
+    if known is not type(model):
         raise ModelFolderError(f"a model folder holds one of {', '.join(registry())}; found a {name}.")
-    expander = hasattr(kind, "expand")
-    if not hasattr(estimator, "vocabulary_" if expander else "network_"):
-        raise NotFittedError(f"this {name} is not fitted yet: there is nothing to save.")
+    try:
+        tensors, facts = model.get_state()
+    except NotFittedError:
+        raise NotFittedError(f"this {name} is not fitted yet: there is nothing to save.") from None
+    except ValueError as error:
+        raise ModelFolderError(str(error)) from None
     path = Path(path)
     check_free(path, overwrite)
-    if expander:
-        try:
-            tensors, _ = estimator.get_state()
-        except ValueError as error:
-            raise ModelFolderError(str(error)) from None
-    else:
-        tensors = {n: t.detach().cpu().contiguous().clone() for n, t in estimator.network_.state_dict().items()}
+    _check_weights(tensors)
     weights = safetensors.torch.save(tensors)
-    config = to_config(
-        estimator, hashlib.sha256(weights).hexdigest(), {name.split(".")[0] for name in tensors} if expander else ()
-    )
-    history = getattr(estimator, "history_", None)
-    text = card(config, path.name or "model", history[-1]["loss"] if history else None)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.new."))
-    try:
-        _write(new / WEIGHTS, weights)
-        _write(new / CONFIG, json.dumps(config, indent=1, ensure_ascii=False).encode())
-        _write(new / CARD, text.encode())
-        new.chmod(0o755)  # a temporary folder is closed to others
-        _put(new, path)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
+    config = to_config(model, facts, hashlib.sha256(weights).hexdigest())
+    text = card(model, config, path.name or "model")
+    with locked(path), atomic_folder(path) as new:
+        (new / WEIGHTS).write_bytes(weights)
+        (new / CONFIG).write_text(json.dumps(config, indent=1, ensure_ascii=False), encoding="utf-8")
+        (new / CARD).write_text(text, encoding="utf-8")
     return path
 
 
 def load(path: str | Path) -> Any:
-    """The estimator of a model folder; its predictions are those of the estimator that was saved, bit for bit.
+    """Load the model of a folder.
 
-    The folder is data: nothing in it is run. What is damaged, foreign or newer than this library is a
-    `ModelFolderError` that says so.
+    Its predictions are those of the model that was saved, bit for bit. The folder is data: nothing in it is executed.
+
+    Parameters
+    ----------
+    path : str or Path
+        A folder written by :func:`save`.
+
+    Returns
+    -------
+    estimator or Expander
+        The fitted model.
+
+    Raises
+    ------
+    ModelFolderError
+        If the folder is damaged, of another program, or newer than this library.
     """
     path = Path(path)
     if not path.is_dir():
@@ -90,85 +111,120 @@ def load(path: str | Path) -> Any:
             raise ModelFolderError(f"{path} is not a model folder: it has no {name}.")
     try:
         config = parse((path / CONFIG).read_bytes())
-        estimator = to_estimator(config)
         weights = (path / WEIGHTS).read_bytes()
         if hashlib.sha256(weights).hexdigest() != config["weights"].get("sha256"):
             raise ModelFolderError(
                 f"its {WEIGHTS} ({len(weights)} bytes) is not the file that was saved: the checksum differs. "
-                "It may be cut short, damaged or of another model."
+                "It may be truncated, damaged or of another model."
             )
-        tensors = _tensors(weights)
-        if hasattr(estimator, "expand"):
-            try:
-                estimator.set_state(tensors, {n: v for n, v in vars(estimator).items() if n.endswith("_")})
-            except ValueError as error:
-                raise ModelFolderError(f"{error}") from None
-        else:
-            estimator.network_ = _network(estimator, tensors)
+        return _build(config, _tensors(weights))
     except ModelFolderError as error:
         raise ModelFolderError(f"{path} cannot be loaded: {error}") from None
-    return estimator
+
+
+def _build(config: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
+    _check_weights(tensors)
+    check_sizes(config, tensors)
+    try:
+        model = to_model(config)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about settings that nobody here chose
+            model.set_state(tensors, config["fitted"])
+            _try_out(model)
+    except ModelFolderError:
+        raise
+    except ValueError as error:
+        raise ModelFolderError(str(error)) from None
+    except Exception as error:  # whatever a malformed config leads to, it is the folder that is wrong
+        text = f"{type(error).__name__}: {error}"
+        raise ModelFolderError(
+            f"its contents do not describe a {config['class']}, it may be damaged ({text:.300})."
+        ) from None
+    return model
+
+
+def _try_out(model: Any) -> None:
+    """Use a loaded model once: what is missing or of the wrong type shows here, not in the user's first call."""
+    z = np.zeros((1, model.n_context_)) if model.n_context_ else None
+    with contextlib.suppress(ValueError):  # about the example, which has one member only
+        if hasattr(model, "expand"):
+            model.score(model.vocabulary_[:1], model.vocabulary_[:1], z=z)
+        elif model.encoder_.vocabularies:
+            members = [{name: _EXAMPLES.get(kind) for name, kind in model.encoder_.schema}]
+            model.predict([model.vocabulary_[:1]] if hasattr(model, "vocabulary_") else [members], z=z)
+        else:
+            model.predict([np.zeros((1, model.encoder_.numbers))], z=z)
 
 
 def check_free(path: Path, overwrite: bool) -> None:
-    """Refuses a path that exists; with `overwrite`, one that is anything but a model folder or an empty folder."""
+    """Raise an error for a path that exists; with `overwrite`, unless it is a model folder or an empty folder.
+
+    Parameters
+    ----------
+    path : Path
+        The folder to write.
+    overwrite : bool
+        Whether a model folder may be replaced.
+    """
     if not (path.exists() or path.is_symlink()):
         return
     if not overwrite:
         raise ModelFolderError(f"{path} exists: choose another path, or overwrite it (overwrite=True, --overwrite).")
     if path.is_symlink() or not path.is_dir():
-        raise ModelFolderError(f"{path} is not a folder: it is left as it is.")
+        raise ModelFolderError(f"{path} is not a folder: it was not changed.")
     others = sorted({entry.name for entry in path.iterdir()} - {CONFIG, WEIGHTS, CARD})
     if others:
-        raise ModelFolderError(f"{path} holds {others[0]!r}, no part of a model folder: it is left as it is.")
+        raise ModelFolderError(f"{path} holds {others[0]!r}, no part of a model folder: it was not changed.")
 
 
-def _write(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+def model_identity(model: Any) -> str:
+    """Return a hash that differs for other weights, settings or layers.
+
+    Parameters
+    ----------
+    model : estimator, Expander or torch.nn.Module
+        A fitted model.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+    """
+    if isinstance(model, torch.nn.Module):
+        tensors, facts = dict(model.state_dict()), {"layers": repr(model)}
+        facts["options"] = str([sorted(_options(part)) for part in model.modules()])
+    else:
+        tensors, learned = model.get_state()
+        facts = to_config(model, learned, "")
+        facts = {name: facts[name] for name in ("class", "params", "fitted")}
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        flat = tensor.detach().cpu().reshape(-1)
+        flat = torch.cat([flat, flat.new_empty(0)])  # a tensor of one element may have a stride of 0
+        digest.update(flat.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:32]
 
 
-def _put(new: Path, path: Path) -> None:
-    """Renames a folder to a path, in the place of the one that is there. At every moment both are on disk, whole."""
-    if not path.exists():
-        new.rename(path)
-        return
-    old = new.with_name(new.name.replace(".new.", ".old."))
-    path.rename(old)
-    try:
-        new.rename(path)
-    except OSError:
-        old.rename(path)
-        raise
-    shutil.rmtree(old)
+def _options(module: torch.nn.Module) -> list[str]:
+    """Settings of a layer that its repr may not show."""
+    plain = (str, int, float, bool, type(None))
+    return [
+        f"{n}={v}"
+        for n, v in vars(module).items()
+        if isinstance(v, plain) and not n.startswith("_") and n != "training"
+    ]
+
+
+def _check_weights(tensors: dict[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and bool(tensor.isnan().any()):
+            raise ModelFolderError(f"its tensor {name!r} holds NaN: the training diverged, or the file is damaged.")
 
 
 def _tensors(weights: bytes) -> dict[str, Tensor]:
     try:
         # Copies: memory of torch's own is aligned, and the sums of a matrix product may depend on that.
         return {name: tensor.clone() for name, tensor in safetensors.torch.load(weights).items()}
-    except (SafetensorError, ValueError, KeyError) as error:
+    except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise ModelFolderError(f"its {WEIGHTS} is not a safetensors file: {error}.") from None
-
-
-def _network(estimator: Any, tensors: dict[str, Tensor]) -> torch.nn.Module:
-    """The network of the settings, without memory of its own, filled with the tensors of the file."""
-    try:
-        with torch.device("meta"):
-            network = estimator._new_network()
-    except (TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
-        raise ModelFolderError(f"its config.json describes no network that can be built: {error}.") from None
-    wanted = network.state_dict()
-    for name in sorted(set(wanted) ^ set(tensors)):
-        where = f"lacks the tensor {name!r}" if name in wanted else f"has a tensor {name!r} that is not wanted"
-        raise ModelFolderError(f"its {WEIGHTS} does not fit its {CONFIG}: it {where}.")
-    for name, tensor in tensors.items():
-        if (tensor.shape, tensor.dtype) != (wanted[name].shape, wanted[name].dtype):
-            raise ModelFolderError(
-                f"its {WEIGHTS} does not fit its {CONFIG}: {name!r} has shape {tuple(tensor.shape)} of {tensor.dtype}, "
-                f"wanted {tuple(wanted[name].shape)} of {wanted[name].dtype}."
-            )
-    network.load_state_dict(tensors, assign=True)
-    return network.eval()

@@ -1,4 +1,4 @@
-"""Answers of models as columns of a table."""
+"""Predictions of models as columns of a table."""
 
 from __future__ import annotations
 
@@ -6,23 +6,48 @@ from typing import Any
 
 import numpy as np
 
+from .arrow_types import arrow
 from .table_sets import TableSets
+from .tasks import task_of
 
 
-def answers(model: Any, part: TableSets, by: str) -> dict[str, Any]:
-    """The columns for whole sets: their name, `prediction`, and for classes `probability_…`."""
-    odd = type(model).__name__ == "OddOneOut"
-    out = naming(part, by, per_member=model._PER_MEMBER and not odd)
-    if odd:
-        each = model.predict_proba(part.X, part.z)
+def prediction_columns(model: Any, part: TableSets, by: str) -> dict[str, Any]:
+    """Predict whole sets.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator.
+    part : TableSets
+        The sets.
+    by : str
+        Name of the column that names the set.
+
+    Returns
+    -------
+    dict of str to array
+        The name of the set, for members their position in it, ``prediction``, and ``probability_…`` for classes.
+    """
+    task = task_of(model)
+    out = naming_columns(part, by, per_member=task.per_member)
+    if task.name == "odd-one-out":
+        each = model.predict_proba(part.X, z=part.z)
         places = [int(p.argmax()) if len(p) else -1 for p in each]
         return out | {"prediction": places, "probability": [float(p.max()) if len(p) else None for p in each]}
     ask = model.predict_proba if hasattr(model, "classes_") else model.predict
-    return out | columns(model, flat(ask(part.X, part.z)))
+    return out | output_columns(model, flatten(ask(part.X, z=part.z)))
 
 
-def columns(model: Any, values: np.ndarray) -> dict[str, Any]:
-    """Numbers (n,) or (n, outputs), or probabilities (n, classes), under their names."""
+def output_columns(model: Any, values: np.ndarray) -> dict[str, Any]:
+    """Return the outputs of a model under their names.
+
+    Parameters
+    ----------
+    model : estimator or torch.nn.Module
+        The model.
+    values : ndarray of shape (n,), (n, outputs) or (n, classes)
+        Numbers, or probabilities of classes.
+    """
     if hasattr(model, "classes_"):
         shares = {f"probability_{label}": values[:, i] for i, label in enumerate(model.classes_)}
         return {"prediction": model.classes_[values.argmax(1)], **shares}
@@ -31,25 +56,47 @@ def columns(model: Any, values: np.ndarray) -> dict[str, Any]:
     return {f"prediction_{name}": values[:, i] for i, name in enumerate(output_names(model, values.shape[1]))}
 
 
-def naming(part: TableSets, by: str, *, per_member: bool) -> dict[str, Any]:
-    """The first columns of an answer: the set, and for answers of members the place in it, from 0."""
+def naming_columns(part: TableSets, by: str, *, per_member: bool) -> dict[str, Any]:
+    """Return the first columns of a table of predictions.
+
+    Parameters
+    ----------
+    part : TableSets
+        The sets.
+    by : str
+        Name of the column that names the set.
+    per_member : bool
+        Whether there is one row per member; then ``member`` is its position in the set, from 0.
+    """
     if not per_member:
         return {by: part.ids}
-    import pyarrow as pa
-
-    numbers = np.repeat(np.arange(len(part)), part.sizes)
+    sets = np.repeat(np.arange(len(part)), part.sizes)
     starts = np.repeat(np.cumsum(part.sizes) - part.sizes, part.sizes)
-    return {by: part.ids.take(pa.array(numbers)), "member": np.arange(len(numbers)) - starts}
+    return {by: part.ids.take(arrow().array(sets)), "member": np.arange(len(sets)) - starts}
 
 
 def output_names(model: Any, count: int) -> list[str]:
-    """A name for each number the model gives: its class, its target, or its number."""
+    """Return a name for each output of a model: its class, its target, or its number.
+
+    Parameters
+    ----------
+    model : estimator
+        The model.
+    count : int
+        Number of outputs.
+    """
     if hasattr(model, "classes_"):
         return [str(label) for label in model.classes_]
     named = list(getattr(model, "target_names_", []))
     return named if len(named) == count else [str(i) for i in range(count)]
 
 
-def flat(values: Any) -> np.ndarray:
-    """Answers of members come as one array a set."""
+def flatten(values: Any) -> np.ndarray:
+    """Concatenate predictions of members, which come as one array per set; leave others as they are.
+
+    Parameters
+    ----------
+    values : ndarray or list of ndarray
+        What `predict` returned.
+    """
     return np.concatenate(values) if isinstance(values, list) else values

@@ -1,4 +1,4 @@
-"""Tables as whole sets: all at once, or in batches of bounded size."""
+"""The table reader: whole sets, all at once or in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -7,34 +7,57 @@ from typing import Any
 
 import numpy as np
 
+from .arrow_types import TableError, arrow
 from .columns import Columns, Shape
-from .files import File, arrow
-from .table_sets import TableSets, to_sets
+from .files import File
+from .table_sets import TableSets, identifiers, to_sets
 
-MEMBERS = 50_000  # in a batch: 25 MB for a layer of 128 numbers
+MEMBERS = 50_000  # of a batch: 25 MB for a layer of 128 numbers
 
 
 def read(file: File, shape: Shape, columns: Columns) -> TableSets:
-    """All sets of a file; rows of a set need not be neighbours."""
+    """Read all sets of a file; rows of a set need not be adjacent.
+
+    Parameters
+    ----------
+    file : File
+        The table.
+    shape : Shape
+        Its layout.
+    columns : Columns
+        Roles of its columns.
+    """
     table = file.read(shape.inside(columns.all))
     if table.num_rows == 0:
-        raise ValueError(f"{file.path} has no rows, so there are no sets.")
+        raise TableError(f"{file.path} has no rows, so there are no sets.")
     return to_sets(table, shape, columns)
 
 
-def stream(file: File, shape: Shape, columns: Columns, members: int = MEMBERS) -> Iterator[TableSets]:
-    """Batches of whole sets with about `members` members, in the order of the file.
+def stream(file: File, shape: Shape, columns: Columns, members: int | None = None) -> Iterator[TableSets]:
+    """Read batches of whole sets, in the order of the file.
 
-    Memory: one such batch (at least the largest set), what is read ahead, and 8 bytes a set. In a table with a row
-    for each member the rows of a set must be neighbours; a set that comes again after others is an error.
+    Memory: one such batch (at least the largest set), what is read ahead, and 8 bytes per set. In a table with one
+    row per member the rows of a set must be adjacent; a set that occurs again after others is an error.
+
+    Parameters
+    ----------
+    file : File
+        The table.
+    shape : Shape
+        Its layout.
+    columns : Columns
+        Roles of its columns.
+    members : int, default=50_000
+        About how many members a batch has.
     """
+    members = MEMBERS if members is None else members
     parts = _nested(file, shape, columns, members) if shape.nested else _long(file, shape, columns, members)
     empty = True
     for part in parts:
         empty = False
         yield part
     if empty:
-        raise ValueError(f"{file.path} has no rows, so there are no sets.")
+        raise TableError(f"{file.path} has no rows, so there are no sets.")
 
 
 def _nested(file: File, shape: Shape, columns: Columns, members: int) -> Iterator[TableSets]:
@@ -55,7 +78,7 @@ def _nested(file: File, shape: Shape, columns: Columns, members: int) -> Iterato
 def _long(file: File, shape: Shape, columns: Columns, members: int) -> Iterator[TableSets]:
     assert columns.by is not None
     inside = shape.inside([columns.by])[0]
-    seen = _Seen(columns.by)
+    seen = SeenNames(columns.by)
     waiting: list[Any] = []
     first = rows = cut = 0  # the first row that waits, how many do, and where among them the last set begins
     last: Any = None
@@ -63,7 +86,7 @@ def _long(file: File, shape: Shape, columns: Columns, members: int) -> Iterator[
         if len(batch) == 0:
             continue
         names, starts = _runs(batch[inside], columns.by, first + rows)
-        old = int(rows > 0 and names[0] == last)  # the set at the end of the batch before goes on
+        old = int(rows > 0 and names[0] == last)  # the last set of the batch before continues
         seen.add(names[old:], first + rows + starts[old:])
         cut = rows + int(starts[-1]) if len(starts) > old else cut
         waiting.append(batch)
@@ -77,25 +100,35 @@ def _long(file: File, shape: Shape, columns: Columns, members: int) -> Iterator[
 
 
 def _runs(column: Any, by: str, first: int) -> tuple[Any, np.ndarray]:
-    """Of each run of equal names: the name, and the row where it begins."""
-    pa = arrow()
-    column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-    codes = column.dictionary_encode()
-    if codes.null_count:
-        raise ValueError(f"row {first + codes.is_null().index(True).as_py()} has no value in the set column {by!r}.")
+    """The name of each run of equal names, and the row where it begins."""
+    codes = identifiers(column, by, first).dictionary_encode()
     starts = np.concatenate([[0], np.flatnonzero(np.diff(codes.indices.to_numpy())) + 1])
-    return column.take(pa.array(starts)), starts
+    return codes.take(arrow().array(starts)).dictionary_decode(), starts
 
 
-class _Seen:
-    """The names of the sets that have come by, 8 bytes each: sorted arrays, each twice as long as the next or more."""
+class SeenNames:
+    """Names of the sets seen so far, at 8 bytes each: sorted arrays, each at least twice as long as the next.
+
+    Parameters
+    ----------
+    by : str
+        The column with the names, for messages.
+    """
 
     def __init__(self, by: str) -> None:
         self.by = by
         self.parts: list[np.ndarray] = []
 
     def add(self, ids: Any, rows: np.ndarray) -> None:
-        """Names of sets, and the rows where they begin; one that has been seen is an error."""
+        """Add names of sets; a name that was seen before is an error.
+
+        Parameters
+        ----------
+        ids : pyarrow.Array
+            The names.
+        rows : ndarray of int
+            The rows where these sets begin.
+        """
         if len(ids) == 0:
             return
         keys = _keys(ids)
@@ -107,10 +140,10 @@ class _Seen:
             again |= part[np.searchsorted(part, new).clip(max=len(part) - 1)] == new
         if again.any():
             place = int(order[again].min())
-            raise ValueError(
-                f"the set {ids[place].as_py()!r} comes again in row {int(rows[place])} after other sets: a table is "
-                f"read in pieces, so the rows of a set must be neighbours. Sort it by {self.by!r} first, or "
-                "predict with --scattered."
+            raise TableError(
+                f"set {ids[place].as_py()!r} occurs again in row {int(rows[place])} after other sets: to read a table "
+                f"in pieces, the rows of a set must be adjacent. Sort the table by {self.by!r}, or predict with "
+                "--scattered."
             )
         self.parts.append(new)
         while len(self.parts) > 1 and len(self.parts[-2]) < 2 * len(self.parts[-1]):
@@ -118,10 +151,7 @@ class _Seen:
 
 
 def _keys(ids: Any) -> np.ndarray:
-    """64 bits for each name: integers and floats as they are, others by hash (10 million names collide once in 4e5)."""
-    types = arrow().types
-    if types.is_integer(ids.type):
+    """64 bits for each name: integers as they are, others by hash (10 million names collide once in 4e5)."""
+    if arrow().types.is_integer(ids.type):
         return ids.to_numpy().astype(np.int64)
-    if types.is_floating(ids.type):
-        return ids.to_numpy().astype(np.float64).view(np.int64)
     return np.fromiter((hash(str(name)) for name in ids.to_pylist()), np.int64, len(ids))

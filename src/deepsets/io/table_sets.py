@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
-from ..sets import Sets
-from .columns import Columns, Shape, is_list
-from .files import arrow
+from ..sets import Sets, group_rows
+from .arrow_types import TableError, arrow, is_list, is_number, is_text, numbers
+from .columns import Columns, Shape
+
+_EXACT = 2**53  # integers below are exact as floats
 
 
-class TableSets(NamedTuple):
-    """A table as B sets with N members.
+@dataclass(frozen=True)
+class TableSets:
+    """Sets of a table: B sets with N members in all.
 
-    X:       `Sets` with values (N, features), NaN where they are missing; or a list of lists of tokens.
-    sizes:   (B,). ids: the names of the sets, an Arrow array (B,). z: (B, k) or None.
-    targets: Arrow arrays, (N,) in the order of the members, or (B,) where `per_set`.
+    Parameters
+    ----------
+    X : Sets, list of list of str, or pyarrow.LargeListArray of structs
+        If all features are numbers, values (N, features) in float64, NaN where they are missing. If the only feature
+        is text, the tokens of each set. Otherwise one list of members per set, each with its named features.
+    sizes : ndarray of shape (B,)
+        Number of members of each set.
+    ids : pyarrow.Array of length B
+        Names of the sets.
+    z : ndarray of shape (B, k), pyarrow.Table or None
+        Columns known of each set: numbers, or a table if some are not.
+    targets : list of pyarrow.Array
+        One array per target, with N entries in the order of the members, or B entries if `per_set`.
+    per_set : bool
+        Whether targets have one entry per set.
     """
 
-    X: Sets | list[list[str]]
+    X: Any
     sizes: np.ndarray
     ids: Any
-    z: np.ndarray | None
+    z: Any
     targets: list[Any]
     per_set: bool
 
@@ -32,18 +48,63 @@ class TableSets(NamedTuple):
         return len(self.sizes)
 
     def where(self, row: int) -> str:
-        """The set and the place of member `row`, in words."""
+        """Return the set and the position of a member, in words.
+
+        Parameters
+        ----------
+        row : int
+            Number of the member among all N.
+        """
         ends = self.sizes.cumsum()
         b = int(np.searchsorted(ends, row, side="right"))
         return f"set {self.ids[b].as_py()!r}, member {row - int(ends[b] - self.sizes[b])}"
 
+    def named(self, columns: Columns) -> tuple[Any, Any]:
+        """Return X and z with the names of their columns, as estimators learn them.
+
+        Parameters
+        ----------
+        columns : Columns
+            The columns these sets were read from.
+
+        Returns
+        -------
+        X : pyarrow.LargeListArray of structs
+            One list of members per set.
+        z : pyarrow.Table or None
+            One row per set.
+        """
+        X, z = self.X, self.z
+        if isinstance(X, Sets):
+            values = X.values.numpy()
+            X = _structs({name: values[:, i] for i, name in enumerate(columns.features)}, X.offsets.numpy())
+        elif isinstance(X, list):
+            flat = [token for tokens in X for token in tokens]
+            X = _structs({columns.features[0]: arrow().array(flat, arrow().string())}, _ends(self.sizes))
+        if isinstance(z, np.ndarray):
+            z = arrow().table({name: z[:, i] for i, name in enumerate(columns.z)})
+        return X, z
+
 
 def to_sets(table: Any, shape: Shape, columns: Columns, first: int = 0) -> TableSets:
-    """A table (rows of a set need not be neighbours) to sets, in order of appearance. first: the number of its row 0.
+    """Group the rows of a table into sets, in order of appearance.
 
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Rows of a set need not be adjacent.
+    shape : Shape
+        Layout of the table.
+    columns : Columns
+        Roles of the columns.
+    first : int, default=0
+        Number of the first row in its file, for messages and for sets without names.
+
+    Examples
+    --------
     >>> pa = arrow()
     >>> table = pa.table({"box": ["a", "b", "a"], "x": [1.0, 2.0, 3.0]})
-    >>> shape = Shape(False, {"box": ("box", None), "x": ("x", None)}, frozenset())
+    >>> shape = Shape(False, {"box": ("box", None), "x": ("x", None)}, frozenset(), {})
     >>> sets = to_sets(table, shape, Columns("box", ["x"], [], []))
     >>> sets.ids.to_pylist(), sets.X[0].tolist()
     (['a', 'b'], [[1.0], [3.0]])
@@ -51,56 +112,84 @@ def to_sets(table: Any, shape: Shape, columns: Columns, first: int = 0) -> Table
     pa = arrow()
     order = None
     if shape.nested:
-        sizes = np.diff(_offsets(_whole(table, columns.features[0], shape), columns.features[0]))
-        ids = _whole(table, columns.by, shape) if columns.by else pa.array(np.arange(first, first + len(sizes)))
+        sizes = np.diff(_offsets(_column(table, columns.features[0], shape), columns.features[0], first))
+        ids = pa.array(np.arange(first, first + len(sizes)))
+        if columns.by:
+            ids = identifiers(_entry(_column(table, columns.by, shape), columns.by, shape), columns.by, first)
     else:
         assert columns.by is not None
-        encoded = _whole(table, columns.by, shape).dictionary_encode()
-        if encoded.null_count:
-            row = first + encoded.is_null().index(True).as_py()
-            raise ValueError(f"row {row} has no value in the set column {columns.by!r}.")
-        codes = encoded.indices.to_numpy()
+        names = _entry(_column(table, columns.by, shape), columns.by, shape)
+        encoded = identifiers(names, columns.by, first).dictionary_encode()
+        codes, ids = encoded.indices.to_numpy(), encoded.dictionary
         if (np.diff(codes) < 0).any():
-            small = len(encoded.dictionary) <= 1 << 16  # 16 bits are sorted by digits, four times as fast
-            order = np.argsort(codes.astype(np.uint16) if small else codes, kind="stable")
-        sizes, ids = np.bincount(codes, minlength=len(encoded.dictionary)), encoded.dictionary
+            order, grouped = group_rows([codes], [columns.by])
+            sizes = np.diff(grouped.numpy())
+        else:
+            sizes = np.bincount(codes, minlength=len(ids))
 
     def members(name: str) -> Any:
-        column = _whole(table, name, shape)
+        column = _column(table, name, shape)
         if shape.nested:
-            if not np.array_equal(np.diff(_offsets(column, name)), sizes):
-                raise ValueError(f"the lists of {name!r} and {columns.features[0]!r} differ in length.")
+            if not np.array_equal(np.diff(_offsets(column, name, first)), sizes):
+                raise TableError(f"the lists of {name!r} and {columns.features[0]!r} differ in length.")
             return column.flatten()
         return column if order is None else column.take(pa.array(order))
 
-    offsets = torch.from_numpy(np.concatenate([[0], np.cumsum(sizes)]))
-    X = _features({name: members(name) for name in columns.features}, offsets)
-    starts = offsets[:-1].numpy()
+    offsets = torch.from_numpy(_ends(sizes))
+    X = _features(columns.features, shape, members, offsets)
     z = None
     if columns.z:
-        each = [_whole(table, n, shape) if shape.nested else _first(members(n), n, starts, sizes) for n in columns.z]
-        z = np.stack([numbers(column, name) for column, name in zip(each, columns.z, strict=True)], axis=1)
-    flat = shape.nested and not any(name in shape.lists for name in columns.target)
-    targets = [_whole(table, name, shape) if flat else members(name) for name in columns.target]
-    return TableSets(X, sizes, ids, z, targets, flat)
+        per_row = [_entry(_column(table, n, shape) if shape.nested else members(n), n, shape) for n in columns.z]
+        each = per_row if shape.nested else [_one_per_set(c, n, sizes) for c, n in zip(per_row, columns.z, strict=True)]
+        named = dict(zip(columns.z, each, strict=True))
+        plain = all(is_number(column.type) for column in each)
+        z = np.stack([numbers(c, n) for n, c in named.items()], axis=1) if plain else pa.table(named)
+    per_set = shape.nested and not any(name in shape.lists for name in columns.target)
+    targets = [
+        _entry(_column(table, name, shape) if per_set else members(name), name, shape) for name in columns.target
+    ]
+    return TableSets(X, sizes, ids, z, targets, per_set)
 
 
-def numbers(column: Any, name: str) -> np.ndarray:
-    """An Arrow column as float64, NaN where it is null."""
+def identifiers(column: Any, name: str, first: int = 0) -> Any:
+    """Return the column that names the sets, as integers or text.
+
+    Floats are accepted if they are whole numbers that floats represent exactly, and become integers.
+
+    Parameters
+    ----------
+    column : pyarrow.Array
+        The column.
+    name : str
+        Its name, for messages.
+    first : int, default=0
+        Number of its first row in the file, for messages.
+    """
     pa = arrow()
-    kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        if not (pa.types.is_decimal(kind) or pa.types.is_null(kind)):
-            shown = next((str(v) for v in column.slice(0, 100).to_pylist() if v is not None), "")
-            raise ValueError(
-                f"the column {name!r} must hold numbers, but it holds {kind} such as {shown!r}: leave it out of the "
-                "features. A column of strings that is the only feature is learnt as tokens."
+    if column.null_count:
+        raise TableError(f"row {first + column.is_null().index(True).as_py()} has no value in the set column {name!r}.")
+    if pa.types.is_floating(column.type):
+        values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        bad = np.flatnonzero(~((values == np.round(values)) & (np.abs(values) < _EXACT)))
+        if len(bad):
+            raise TableError(
+                f"the set column {name!r} holds floats such as {float(values[bad[0]])} (row {first + int(bad[0])}): "
+                "names of sets must be integers or text, because different names may be the same float."
             )
-    return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        return pa.array(values.astype(np.int64))
+    return column
 
 
 def same_within_sets(column: Any, sizes: np.ndarray) -> int | None:
-    """The number of the first set in which a column of members changes, or None."""
+    """Return the number of the first set in which a column changes, or None if it changes in no set.
+
+    Parameters
+    ----------
+    column : pyarrow.Array
+        One entry per member.
+    sizes : ndarray of int
+        Sizes of the sets.
+    """
     codes = column.dictionary_encode(null_encoding="encode").indices.to_numpy()
     starts = np.cumsum(sizes) - sizes
     full = sizes > 0
@@ -108,65 +197,84 @@ def same_within_sets(column: Any, sizes: np.ndarray) -> int | None:
     return int(np.repeat(np.arange(len(sizes)), sizes)[changes.argmax()]) if changes.any() else None
 
 
-def _first(column: Any, name: str, starts: np.ndarray, sizes: np.ndarray) -> Any:
+def _one_per_set(column: Any, name: str, sizes: np.ndarray) -> Any:
     bad = same_within_sets(column, sizes)
     if bad is not None:
-        raise ValueError(f"the column {name!r} must have one value for each set, but it changes within set {bad}.")
-    return column.take(arrow().array(starts))
+        raise TableError(f"column {name!r} must have one value per set, but it changes within set {bad}.")
+    return column.take(arrow().array(np.cumsum(sizes) - sizes))
 
 
-def _features(columns: dict[str, Any], offsets: torch.Tensor) -> Sets | list[list[str]]:
-    types = arrow().types
-    if len(columns) == 1:
-        name, column = next(iter(columns.items()))
-        if types.is_string(column.type) or types.is_large_string(column.type):
-            if column.null_count:
-                raise ValueError(f"member {column.is_null().index(True).as_py()} has no token in column {name!r}.")
-            flat = column.to_pylist()
-            return [flat[a:b] for a, b in pairwise(offsets.tolist())]
-    values = np.empty((int(offsets[-1]), len(columns)), dtype=np.float32)
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused as such
-        for i, (name, column) in enumerate(columns.items()):
-            values[:, i] = numbers(column, name)
-    return Sets._trusted(torch.from_numpy(values), offsets)  # NaN passes: estimators impute it, or refuse it
+def _features(names: list[str], shape: Shape, members: Any, offsets: torch.Tensor) -> Any:
+    """The features of all members: a matrix, or tokens where the only feature is text, or structs."""
+    single = [name for name in names if shape.places[name][1] is None]
+    given = {name: members(name) for name in single}
+    if len(names) == 1 and single and is_text(given[names[0]].type) and not given[names[0]].null_count:
+        flat = given[names[0]].to_pylist()
+        return [flat[a:b] for a, b in pairwise(offsets.tolist())]
+    if not all(is_number(column.type) for column in given.values()):
+        each = {name: given[name] if name in given else _entry(members(name), name, shape) for name in names}
+        return _structs(each, offsets.numpy())
+    values = np.empty((int(offsets[-1]), len(names)))
+    vectors: dict[str, np.ndarray] = {}
+    for i, name in enumerate(names):
+        inside, entry = shape.places[name]
+        if entry is None:
+            values[:, i] = numbers(given[name], name)
+        else:
+            if inside not in vectors:  # all entries at once: one by one would cost the square of their number
+                vectors = {inside: _matrix(members(name), inside)}
+            if entry >= vectors[inside].shape[1]:
+                raise TableError(f"the members in column {inside!r} have {vectors[inside].shape[1]} numbers.")
+            values[:, i] = vectors[inside][:, entry]
+    return Sets(torch.from_numpy(values), offsets, ensure_finite=False)
 
 
-def _whole(table: Any, name: str, shape: Shape) -> Any:
-    """A column as one Arrow array: the entry of vectors taken out, categories as their values."""
+def _structs(columns: dict[str, Any], offsets: np.ndarray) -> Any:
+    """One list per set of members with named features."""
     pa = arrow()
-    inside, place = shape.places[name]
-    column = table[inside].combine_chunks()
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if place is None:
-        return column
-    width = sum(1 for held, _ in shape.places.values() if held == inside)
-    if not is_list(column.type):
-        return _entry(column, place, width, inside)
-    offsets = _offsets(column, inside)
-    return pa.LargeListArray.from_arrays(pa.array(offsets), _entry(column.flatten(), place, width, inside))
+    members = pa.StructArray.from_arrays([pa.array(column) for column in columns.values()], list(columns))
+    return pa.LargeListArray.from_arrays(pa.array(offsets), members)
 
 
-def _entry(vectors: Any, place: int, width: int, name: str) -> Any:
-    """Entry `place` of every vector."""
+def _ends(sizes: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(sizes)])
+
+
+def _entry(column: Any, name: str, shape: Shape) -> Any:
+    """A column of single values: of vectors, the entry that the name stands for."""
+    inside, entry = shape.places[name]
+    return column if entry is None else arrow().array(_matrix(column, inside)[:, entry])
+
+
+def _matrix(vectors: Any, name: str) -> np.ndarray:
+    """Vectors as a matrix (N, width)."""
     if vectors.null_count:
-        raise ValueError(f"a member in column {name!r} is null: {width} numbers are wanted.")
-    flat = vectors.flatten()
+        raise TableError(f"member {vectors.is_null().index(True).as_py()} in column {name!r} is null.")
     if is_list(vectors.type):
         lengths = vectors.value_lengths().to_numpy()
+        width = int(lengths[0]) if len(lengths) else 1
         if (lengths != width).any():
-            raise ValueError(
+            raise TableError(
                 f"the members in column {name!r} have {width} and {lengths[lengths != width][0]} numbers: "
                 "all need the same."
             )
-    return flat.take(arrow().array(np.arange(place, len(flat), width)))
+    else:
+        width = vectors.type.list_size
+    return numbers(vectors.flatten(), name).reshape(len(vectors), width)
 
 
-def _offsets(column: Any, name: str) -> np.ndarray:
+def _column(table: Any, name: str, shape: Shape) -> Any:
+    """A column of the file as one Arrow array; vectors as they are."""
+    pa = arrow()
+    column = table[shape.places[name][0]].combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return column
+
+
+def _offsets(column: Any, name: str, first: int) -> np.ndarray:
     if column.null_count:
-        row = column.is_null().index(True).as_py()
-        raise ValueError(f"row {row} of {name!r} is null: an empty list is an empty set, null is not a set.")
+        row = first + column.is_null().index(True).as_py()
+        raise TableError(f"row {row} of {name!r} is null: an empty list is an empty set, null is not a set.")
     offsets = column.offsets.to_numpy().astype(np.int64)
     return offsets - offsets[0]

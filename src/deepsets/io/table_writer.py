@@ -1,9 +1,8 @@
-"""Answers to files, piece by piece; the file appears when it is complete."""
+"""Tables written piece by piece; a file appears when it is complete."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,22 +10,70 @@ from typing import Any
 
 import numpy as np
 
-from .files import arrow, format_of
+from ..files import atomic_path, locked
+from .arrow_types import TableError, arrow
+from .files import format_of
 
 
-def check_output(path: Path, overwrite: bool) -> None:
-    """Refuses, before any work, a path that exists, has an unknown suffix or stands in no folder."""
+def check_output(path: Path, overwrite: bool, inputs: tuple[Path, ...] = ()) -> None:
+    """Raise an error, before any work, for a path that cannot or must not be written.
+
+    Parameters
+    ----------
+    path : Path
+        The table to write.
+    overwrite : bool
+        Whether an existing file may be replaced.
+    inputs : tuple of Path, default=()
+        Files that are read to make it; they are never replaced.
+    """
     format_of(path)
+    for source in inputs:
+        if path.exists() and source.exists() and path.samefile(source):
+            raise TableError(f"{path} is the input: choose another path for the output.")
     if path.is_dir() or (path.exists() and not overwrite):
-        raise ValueError(f"{path} exists: choose another path" + (", or --overwrite." * (not path.is_dir()) or "."))
-    if not path.parent.is_dir():
-        raise ValueError(f"the folder {path.parent} does not exist.")
+        raise TableError(f"{path} exists: choose another path" + (", or --overwrite." * (not path.is_dir()) or "."))
+    check_folder(path)
+
+
+def check_folder(path: Path) -> None:
+    """Raise an error if nothing can be written beside a path.
+
+    Parameters
+    ----------
+    path : Path
+        A file or folder that will be written.
+    """
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise TableError(f"the folder {folder} does not exist.")
+    probe = folder / f".{path.name}.probe"
+    try:
+        probe.write_bytes(bytes(1 << 20))
+    except OSError as error:
+        raise TableError(f"nothing can be written to the folder {folder}: {error.strerror or error}.") from None
+    finally:
+        probe.unlink(missing_ok=True)
 
 
 @contextmanager
 def writer(path: Path) -> Iterator[Callable[[Any], None]]:
-    """A function that writes Arrow tables of one schema, one after another, in the format of the suffix.
+    """Write Arrow tables of one schema, one after another, in the format of the extension.
 
+    The file is written under a temporary name and renamed at the end; after an error it is removed.
+
+    Parameters
+    ----------
+    path : Path
+        The file to write.
+
+    Yields
+    ------
+    callable
+        Function that appends an Arrow table.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "out.csv"
@@ -35,16 +82,9 @@ def writer(path: Path) -> Iterator[Callable[[Any], None]]:
     ...         write(arrow().table({"n": [3]}))
     ...     path.read_text().split()
     ['"n"', '1', '2', '3']
-
-    What is written goes to a temporary name beside `path` and is renamed at the end; after an error it is removed.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with ExitStack() as stack:
-            yield _Writer(temporary, format_of(path), stack).write
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with locked(path), atomic_path(path) as temporary, ExitStack() as stack:
+        yield _Writer(temporary, format_of(path), stack).write
 
 
 class _Writer:
@@ -79,6 +119,6 @@ class _Writer:
 
 
 def _array(column: Any) -> np.ndarray:
-    """Strings as numpy's own: an archive with objects would need pickle."""
+    """Text as NumPy's own: an archive with objects would need pickle."""
     array = column.to_numpy()
     return np.array(array.tolist(), dtype=str) if array.dtype == object else array

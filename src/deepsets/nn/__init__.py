@@ -1,29 +1,57 @@
-"""Poolings, layers and models on sets: plain `torch.nn.Module`s, at home in anybody's training code."""
+"""Poolings, layers and models on sets: plain `torch.nn.Module`s, for any training code."""
 
-from .attention import InducedSetAttention as InducedSetAttention
-from .attention import SetAttention as SetAttention
-from .attention_pooling import GatedAttentionPooling as GatedAttentionPooling
-from .attention_pooling import SeedAttentionPooling as SeedAttentionPooling
-from .block import EquivariantBlock as EquivariantBlock
-from .deepset import DeepSet as DeepSet
-from .equivariant import Equivariant as Equivariant
-from .leave_one_out import leave_one_out as leave_one_out
-from .mlp import mlp as mlp
-from .norm import SetDropout as SetDropout
-from .norm import SetNorm as SetNorm
-from .norm import Standardize as Standardize
-from .pooling import ConcatPooling as ConcatPooling
-from .pooling import Pooling as Pooling
-from .pooling import pooling as pooling
-from .reductions import LogSumExpPooling as LogSumExpPooling
-from .reductions import MaxPooling as MaxPooling
-from .reductions import MeanPooling as MeanPooling
-from .reductions import MinPooling as MinPooling
-from .reductions import SqrtSumPooling as SqrtSumPooling
-from .reductions import StdPooling as StdPooling
-from .reductions import SumPooling as SumPooling
-from .sequential import SetLayer as SetLayer
-from .sequential import SetSequential as SetSequential
-from .sorted_pooling import QuantilePooling as QuantilePooling
-from .sorted_pooling import SortPooling as SortPooling
-from .state import State as State
+from .attention import InducedSetAttention, SetAttention
+from .attention_pooling import GatedAttentionPooling, SeedAttentionPooling
+from .deepset import DeepSet
+from .equivariant import Equivariant, EquivariantBlock
+from .kernels import segment_max, segment_min, segment_sum
+from .leave_one_out import leave_one_out
+from .norm import SetDropout, SetNorm, Standardize
+from .padded import PaddedInput
+from .pooling import ConcatPooling, Pooling, pooling
+from .reductions import (
+    LogSumExpPooling,
+    MaxPooling,
+    MeanPooling,
+    MinPooling,
+    SqrtSumPooling,
+    StdPooling,
+    SumPooling,
+)
+from .sequential import SetLayer, SetSequential, mlp
+from .sorted_pooling import QuantilePooling, SortPooling
+from .state import State
+
+__all__ = [
+    "ConcatPooling",
+    "DeepSet",
+    "Equivariant",
+    "EquivariantBlock",
+    "GatedAttentionPooling",
+    "InducedSetAttention",
+    "LogSumExpPooling",
+    "MaxPooling",
+    "MeanPooling",
+    "MinPooling",
+    "PaddedInput",
+    "Pooling",
+    "QuantilePooling",
+    "SeedAttentionPooling",
+    "SetAttention",
+    "SetDropout",
+    "SetLayer",
+    "SetNorm",
+    "SetSequential",
+    "SortPooling",
+    "SqrtSumPooling",
+    "Standardize",
+    "State",
+    "StdPooling",
+    "SumPooling",
+    "leave_one_out",
+    "mlp",
+    "pooling",
+    "segment_max",
+    "segment_min",
+    "segment_sum",
+]

@@ -1,37 +1,39 @@
-"""Poolings by attention: the members are weighed by a learned score, softmax over each set."""
+"""Poolings by attention: members are weighted by a learned score, softmax over each set."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..sets import Sets
+from .kernels import segment_softmax_sum
 from .pooling import Pooling, named
-from .reductions import below_peak, merged_peak, shift
-from .segment import segment_sum
+from .reductions import merged_peak, shift
+from .sequential import reset_children
 from .state import Parts
 
 
 class _SoftmaxPooling(Pooling):
-    """Sums of values weighed by the exponential of scores, kept relative to the largest score: these merge."""
+    """Sums of values weighted by the exponential of scores, kept relative to the largest score, so that they merge."""
+
+    part_names = ("peak", "exp", "sum")
 
     def scored(self, sets: Sets) -> tuple[Tensor, Tensor]:
-        """The scores (N, H) and the values (N, H, D) of the members."""
+        """Return the scores (N, H) and the values (N, H or 1, D) of the members."""
         raise NotImplementedError
 
-    def state(self, sets: Sets) -> Parts:
+    def state(self, sets: Sets, dtype: torch.dtype | None = None) -> Parts:
         sets = sets.materialize()
         scores, values = self.scored(sets)
-        peak, relative = below_peak(scores, sets)
-        weight = relative.exp()
-        if sets.weights is not None:
-            weight = weight * sets.weights.to(weight.dtype)[:, None]
-        # One head after another: the products of all heads at once would be H times the size of the members.
-        heads = [segment_sum(weight[:, h, None] * values[:, h % values.shape[1]], sets) for h in range(weight.shape[1])]
-        return {"peak": peak, "exp": segment_sum(weight, sets), "sum": torch.stack(heads, dim=1)}
+        if dtype is not None:
+            scores, values = scores.to(dtype), values.to(dtype)
+        peak, total, sums = segment_softmax_sum(scores, values, sets, sets.weights)
+        return {"peak": peak, "exp": total, "sum": sums}
 
     def attended(self, parts: Parts) -> Tensor:
-        """(B, H, D): the weighted means; 0 for an empty set."""
+        """Return the weighted means, (B, H, D); 0 for an empty set."""
         some = (parts["exp"] > 0)[..., None]
         return torch.where(some, parts["sum"] / torch.where(some, parts["exp"][..., None], 1), 0)
 
@@ -47,65 +49,142 @@ class _SoftmaxPooling(Pooling):
 
 @named("gated", needs_width=True)
 class GatedAttentionPooling(_SoftmaxPooling):
-    r"""$\sum_i a_i x_i,\; a = \mathrm{softmax}_i\, w^\top(\tanh(V x_i) \odot \sigma(U x_i))$ (Ilse et al., 2018).
+    r"""Gated attention of ABMIL, $\sum_i a_i x_i,\; a = \mathrm{softmax}_i\, w^\top(\tanh(V x_i) \odot \sigma(U x_i))$.
 
+    From Ilse et al. (2018). The weight of a member multiplies its share. 0 for an empty set.
+
+    Parameters
+    ----------
+    features : int
+        Size of each member.
+    hidden : int, default=64
+        Rows of V and U.
+    device, dtype
+        Of the parameters.
+
+    Shape
+    -----
+    Sets with values (N, features) -> (B, features).
+
+    Examples
+    --------
     >>> GatedAttentionPooling(8)(Sets.from_list([torch.randn(5, 8), torch.randn(2, 8)])).shape
     torch.Size([2, 8])
-
-    A member's weight multiplies its share. 0 for an empty set.
     """
 
-    def __init__(self, features: int, hidden: int = 64) -> None:
+    def __init__(
+        self,
+        features: int,
+        hidden: int = 64,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
-        self.content = nn.Linear(features, hidden)
-        self.gate = nn.Linear(features, hidden)
-        self.score = nn.Linear(hidden, 1, bias=False)
+        kind: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.content = nn.Linear(features, hidden, **kind)
+        self.gate = nn.Linear(features, hidden, **kind)
+        self.score = nn.Linear(hidden, 1, bias=False, **kind)
 
     def scored(self, sets: Sets) -> tuple[Tensor, Tensor]:
+        """Return the scores (N, 1) and the values (N, 1, features) of the members."""
         x = sets.values
         return self.score(self.content(x).tanh() * self.gate(x).sigmoid()), x[:, None]
 
     def finish(self, parts: Parts) -> Tensor:
+        """Compute the pooled vectors, (B, features), from a state."""
         return self.attended(parts).flatten(1)
+
+    def extra_repr(self) -> str:
+        """Describe the pooling in its `repr`."""
+        return f"features={self.content.in_features}, hidden={self.content.out_features}"
 
 
 @named("seeds", needs_width=True)
 class SeedAttentionPooling(_SoftmaxPooling):
-    r"""Multi-head attention from k learned seeds (PMA, Lee et al., 2019):  (N, D) -> (B, k * D).
+    r"""Pooling by multi-head attention from learned seeds: PMA of the Set Transformer (Lee et al., 2019).
 
+    With $H = S + \mathrm{attend}(S, X)$ the output is $H + \mathrm{ff}(\mathrm{norm}(H))$. The seeds do not depend on
+    the set, so the state merges. For an empty set the attention gives 0.
+
+    Parameters
+    ----------
+    features : int
+        Size of each member.
+    num_seeds : int, default=1
+        Number of seed vectors k.
+    num_heads : int, default=4
+        Number of heads; a divisor of `features`.
+    device, dtype
+        Of the parameters.
+
+    Shape
+    -----
+    Sets with values (N, features) -> (B, num_seeds * features).
+
+    Examples
+    --------
     >>> SeedAttentionPooling(8, num_seeds=2, num_heads=4)(Sets.from_list([torch.randn(5, 8), torch.randn(2, 8)])).shape
     torch.Size([2, 16])
-
-    With $H = S + \mathrm{attend}(S, X)$ the answer is $H + \mathrm{ff}(H)$. The seeds do not depend on the set, so
-    the state merges. An empty set is attended to as 0.
     """
 
-    def __init__(self, features: int, num_seeds: int = 1, num_heads: int = 4) -> None:
+    def __init__(
+        self,
+        features: int,
+        num_seeds: int = 1,
+        num_heads: int = 4,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
-        if features % num_heads:
-            raise ValueError(
-                f"{features} features cannot be shared by {num_heads} heads: {features} % {num_heads} != 0."
-            )
+        check_heads(features, num_heads)
         self.num_seeds, self.num_heads, self.features = num_seeds, num_heads, features
-        self.query = nn.Parameter(torch.randn(num_seeds, features) / features**0.5)
-        self.key_value = nn.Linear(features, 2 * features)
-        self.out = nn.Linear(features, features)
-        self.norm = nn.LayerNorm(features)
-        self.forth = nn.Sequential(nn.Linear(features, 2 * features), nn.GELU(), nn.Linear(2 * features, features))
+        kind: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.query = nn.Parameter(torch.empty(num_seeds, features, **kind))
+        self._reset_query()
+        self.key_value = nn.Linear(features, 2 * features, **kind)
+        self.out = nn.Linear(features, features, **kind)
+        self.norm = nn.LayerNorm(features, **kind)
+        self.feedforward = nn.Sequential(
+            nn.Linear(features, 2 * features, **kind), nn.GELU(), nn.Linear(2 * features, features, **kind)
+        )
+
+    @torch.no_grad()
+    def _reset_query(self) -> None:
+        self.query.normal_().div_(self.features**0.5)
+
+    def reset_parameters(self) -> None:
+        """Initialise all parameters again."""
+        self._reset_query()
+        reset_children(self)
 
     def scored(self, sets: Sets) -> tuple[Tensor, Tensor]:
+        """Return the scores (N, num_seeds * num_heads) and the values (N, num_heads, features / num_heads)."""
         each = self.features // self.num_heads
         keys, values = self.key_value(sets.values).reshape(sets.total, 2, self.num_heads, each).unbind(1)
         query = self.query.reshape(self.num_seeds, self.num_heads, each).to(keys.dtype)
-        # Plain products of matrices, head by head: einsum and bmm close N in an exported program, or crash in
+        # Plain products of matrices, head by head: einsum and bmm fix N in an exported program, or crash in
         # onnxruntime when N is 0.
         scores = torch.stack([keys[:, h] @ query[:, h].T for h in range(self.num_heads)], dim=-1)  # (N, k, H)
         return scores.flatten(1) / each**0.5, values  # head h of every seed reads values h
 
     def finish(self, parts: Parts) -> Tensor:
+        """Compute the pooled vectors, (B, num_seeds * features), from a state."""
         mixed = self.attended(parts).reshape(-1, self.num_seeds, self.features)
-        h = self.query + self.out(mixed)
-        return (h + self.forth(self.norm(h))).flatten(1)
+        h = self.query + self.out(mixed.to(self.query.dtype))
+        return (h + self.feedforward(self.norm(h))).flatten(1)
 
     def out_features(self, in_features: int) -> int:
+        """Return the width of the pooled vector for members of this width."""
         return self.num_seeds * in_features
+
+    def extra_repr(self) -> str:
+        """Describe the pooling in its `repr`."""
+        return f"features={self.features}, num_seeds={self.num_seeds}, num_heads={self.num_heads}"
+
+
+def check_heads(features: int, num_heads: int) -> None:
+    """Raise a ValueError unless the heads can share the features evenly."""
+    if num_heads < 1 or features % num_heads:
+        raise ValueError(f"num_heads must divide features, found {features} features and {num_heads} heads.")

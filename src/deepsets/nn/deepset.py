@@ -1,7 +1,8 @@
-"""The invariant model `rho(pool(phi(x)))` (Deep Sets, theorem 2 and section 3)."""
+"""The permutation-invariant model `rho(pool(phi(x)))` (Deep Sets, theorem 2 and section 3)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -10,29 +11,42 @@ from torch import Tensor, nn
 from ..sets import Sets
 from .pooling import PoolSpec, pooling
 from .reductions import _LinearPooling
-from .sequential import SetLayer
+from .sequential import SetLayer, reset_children
 from .state import ELEMENTS, Parts, State
 
 Condition = Literal["phi", "rho", "both"]
 
 
 class DeepSet(nn.Module):
-    r"""A function of sets:  $f(X) = ρ(\mathrm{pool}_{x ∈ X}\, φ(x))$, with values (N, in) -> (B, out).
+    r"""Permutation-invariant function of sets, $f(X) = ρ(\mathrm{pool}_{x ∈ X}\, φ(x))$.
 
+    Elements that are in several sets (`Sets.element_ids`) go through phi once. Where phi ends in a linear map and the
+    pooling is linear, that map runs after the pooling, on B rows instead of N: $Σ(Wh + b) = WΣh + n b$.
+
+    Parameters
+    ----------
+    phi : nn.Module
+        Any module on rows, (N, in) -> (N, latent), or a `SetLayer`, for example a
+        `SetSequential` of equivariant layers.
+    rho : nn.Module
+        Any module on rows, (B, pooled [+ 1] [+ z]) -> (B, out).
+    pool : str, Pooling or sequence of them, default="sum"
+        A name, a `Pooling`, or several side by side: ``["max", "mean"]``; see :func:`pooling`.
+    condition : {"phi", "rho", "both"}, optional
+        Where a vector z of each set, (B, z), is appended: to the input of phi, of rho, or of both.
+    append_size : bool, default=False
+        Append log(1 + number of elements) to the input of rho; mean and max do not depend on it otherwise.
+
+    Shape
+    -----
+    Sets with values (N, in), z (B, z) or None -> (B, out).
+
+    Examples
+    --------
     >>> from deepsets.nn import mlp
     >>> model = DeepSet(phi=mlp(3, 64, 64), rho=mlp(64, 64, 10), pool="sum")
     >>> model(Sets.from_list([torch.randn(5, 3), torch.randn(2, 3)])).shape
     torch.Size([2, 10])
-
-    phi:  any module on rows, (N, in) -> (N, latent), or a `SetLayer` (a `Stack` of equivariant layers).
-    rho:  any module on rows, (B, latent [+ 1] [+ z]) -> (B, out).
-    pool: a name, a `Pooling`, or several side by side: ``["max", "mean"]``.
-    condition: where a vector z of each set, (B, z), goes: appended to the input of ``phi`` ($φ(x|z)$), of ``rho``,
-        or of ``both``.
-    append_size: appends log(1 + number of elements) to the input of rho: mean and max do not see it otherwise.
-
-    Elements that stand in several sets (`Sets.element_ids`) go through phi once. Where phi ends in a linear map and the
-    pooling is linear, that map runs after the pooling, on B rows instead of N: $Σ(Wh + b) = WΣh + n b$.
     """
 
     def __init__(
@@ -50,30 +64,90 @@ class DeepSet(nn.Module):
         self.phi, self.rho, self.pool = phi, rho, pooling(pool)
         self.condition, self.append_size = condition, append_size
 
+    def reset_parameters(self) -> None:
+        """Initialise all parameters of phi, rho and the pooling again."""
+        reset_children(self)
+
+    def extra_repr(self) -> str:
+        """Describe the model in its `repr`."""
+        return f"condition={self.condition!r}, append_size={self.append_size}"
+
     def forward(self, sets: Sets, z: Tensor | None = None) -> Tensor:
-        """Sets with values (N, in), z (B, z) or None -> (B, out)."""
+        """Map sets with values (N, in), and z (B, z) or None, to (B, out)."""
         self._check(sets, z)
         if self._late_map() is not None:
-            state = State(self.pool, self._parts(sets, z))
+            state = State(self.pool, self._parts(sets, z, None))
             pooled, counts = state.finish(), state.parts.get(ELEMENTS)
         else:
             members = self._members(sets, z)
             pooled, counts = self.pool(members), members.counts if self.append_size else None
-        return self._answer(pooled, counts, z)
+        return self._apply_rho(pooled, counts, z)
 
-    def encode(self, sets: Sets, z: Tensor | None = None) -> State:
-        """The state of each set, which can be stored, merged and added to: `decode(encode(sets)) = forward(sets)`."""
+    # --------------------------------------------------------------------------------------------------- states
+
+    @property
+    def mergeable(self) -> bool:
+        """Whether the model has states: phi sees one element at a time, and the pooling can be merged."""
+        return not isinstance(self.phi, SetLayer) and bool(self.pool.part_names)
+
+    def encode(self, sets: Sets, z: Tensor | None = None, *, dtype: torch.dtype | None = None) -> State:
+        """Compute the state of each set, which can be stored, merged and added to.
+
+        ``decode(encode(sets))`` equals ``forward(sets)``.
+
+        Parameters
+        ----------
+        sets : Sets
+            With values (N, in).
+        z : Tensor, optional
+            (B, z), needed if phi is conditioned on it.
+        dtype : torch.dtype, optional
+            Precision of the pooling, for example torch.float64 to add up many states; phi stays in its own.
+
+        Returns
+        -------
+        State
+        """
         if isinstance(self.phi, SetLayer):
             raise ValueError(
-                "states need a phi that sees one element at a time; this phi is a set layer, whose view of an element "
-                "changes with its set, so states of parts would not merge to the state of the whole."
+                "states need a phi that sees one element at a time; this phi is a set layer, whose output for an "
+                "element depends on the whole set, so states of parts would not merge to the state of the whole."
             )
-        if z is not None or self.condition != "rho":  # what goes into rho only is asked for when the state is decoded
+        if z is not None or self.condition != "rho":  # z of rho is needed only when the state is decoded
             self._check(sets, z)
-        return State(self.pool, self._parts(sets, z))
+        return State(self.pool, self._parts(sets, z, dtype))
+
+    def state(self, parts: Mapping[str, Tensor]) -> State:
+        """Rebuild a state from its parts, for example from a file.
+
+        Parameters
+        ----------
+        parts : mapping from str to Tensor
+            The `parts` of a state of this model.
+        """
+        wanted = [*self.pool.part_names, *([ELEMENTS] if self.append_size else [])]
+        if set(parts) != set(wanted):
+            raise ValueError(f"a state of this model has the parts {', '.join(wanted)}; found {', '.join(parts)}.")
+        lengths = {name: part.shape[0] if part.ndim else None for name, part in parts.items()}
+        if len(set(lengths.values())) > 1 or None in lengths.values():
+            raise ValueError(f"all parts of a state need one row per set; found {lengths} rows.")
+        return State(self.pool, parts)
 
     def decode(self, state: State, z: Tensor | None = None) -> Tensor:
-        """The answer, (B, out), from states."""
+        """Compute the output from states.
+
+        Parameters
+        ----------
+        state : State
+            Of B sets, in any precision.
+        z : Tensor, optional
+            (B, z), needed if rho is conditioned on it.
+
+        Returns
+        -------
+        Tensor
+            (B, out), in the precision of rho.
+        """
         if self.condition in ("rho", "both") and z is None:
             raise ValueError("this model conditions rho on z: decode needs z.")
         if self.condition is None and z is not None:
@@ -81,12 +155,15 @@ class DeepSet(nn.Module):
         self._check_rows(z, len(state))
         if self.append_size and ELEMENTS not in state.parts:
             raise ValueError(
-                f"this model looks at the size of a set, so a state needs the part {ELEMENTS!r}; "
+                f"this model uses the size of a set, so a state needs the part {ELEMENTS!r}; "
                 f"found {', '.join(state.parts)}. Make states with this model's encode."
             )
-        return self._answer(state.finish(), state.parts.get(ELEMENTS), z)
+        pooled = state.finish()
+        parameters = (p for module in (self.rho, self) for p in module.parameters() if p.is_floating_point())
+        model = next(parameters, None)
+        return self._apply_rho(pooled if model is None else pooled.to(model.dtype), state.parts.get(ELEMENTS), z)
 
-    # ---------------------------------------------------------------------------------------------- the parts
+    # -------------------------------------------------------------------------------------------- implementation
 
     def _check(self, sets: Sets, z: Tensor | None) -> None:
         if (z is None) != (self.condition is None):
@@ -106,7 +183,7 @@ class DeepSet(nn.Module):
     def _input(self, sets: Sets, z: Tensor | None) -> Sets:
         if z is None or self.condition == "rho":
             return sets
-        sets = sets.materialize()  # the same element differs between sets once it is seen together with z
+        sets = sets.materialize()  # with z appended, the same element differs between sets
         return sets.with_values(torch.cat([sets.values, sets.broadcast(z).to(sets.dtype)], dim=-1))
 
     def _members(self, sets: Sets, z: Tensor | None) -> Sets:
@@ -114,29 +191,31 @@ class DeepSet(nn.Module):
         return self.phi(sets) if isinstance(self.phi, SetLayer) else sets.map(self.phi)
 
     def _late_map(self) -> nn.Linear | None:
-        """The last linear map of phi, if it may run after the pooling."""
+        """Last linear map of phi, if it may run after the pooling."""
         if isinstance(self.pool, _LinearPooling) and isinstance(self.phi, nn.Sequential) and len(self.phi):
             last = self.phi[-1]
             if type(last) is nn.Linear and not last._forward_hooks and not last._forward_pre_hooks:
                 return last
         return None
 
-    def _parts(self, sets: Sets, z: Tensor | None) -> Parts:
+    def _parts(self, sets: Sets, z: Tensor | None, dtype: torch.dtype | None) -> Parts:
         last = self._late_map()
         if last is None:
-            parts = self.pool.state(self._members(sets, z))
+            members = self._members(sets, z)
+            parts = self.pool.state(members, dtype)
         else:
             assert isinstance(self.phi, nn.Sequential)
-            sets = self._input(sets, z)
-            parts = self.pool.state(sets.map(self.phi[:-1]))
-            parts["sum"] = parts["sum"] @ last.weight.T.to(parts["sum"].dtype)
+            members = self._input(sets, z).map(self.phi[:-1])
+            parts = self.pool.state(members, dtype)
+            kind = parts["sum"].dtype
+            parts["sum"] = parts["sum"] @ last.weight.T.to(kind)
             if last.bias is not None:
-                parts["sum"] = torch.addcmul(parts["sum"], parts["count"][:, None], last.bias)
+                parts["sum"] = torch.addcmul(parts["sum"], parts["count"][:, None], last.bias.to(kind))
         if self.append_size:
-            parts[ELEMENTS] = sets.counts
+            parts[ELEMENTS] = (members if dtype is None else members.to(dtype)).counts
         return parts
 
-    def _answer(self, pooled: Tensor, counts: Tensor | None, z: Tensor | None) -> Tensor:
+    def _apply_rho(self, pooled: Tensor, counts: Tensor | None, z: Tensor | None) -> Tensor:
         extra = []
         if counts is not None:
             extra.append(counts.to(pooled.dtype).log1p()[:, None])

@@ -1,4 +1,4 @@
-"""Normalisation that looks at a set as a whole."""
+"""Normalisation and dropout that treat a set as a whole."""
 
 from __future__ import annotations
 
@@ -7,64 +7,108 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..sets import Sets
-from .segment import segment_sum
+from .kernels import segment_broadcast, segment_sum
 from .sequential import SetLayer
 
 
-def _over_sets(per_member: Tensor, sets: Sets) -> Tensor:
+def _mean_over_sets(per_member: Tensor, sets: Sets) -> Tensor:
     """(N, D) -> (B, D): the mean over the members; 0 for an empty set."""
     return segment_sum(per_member, sets) / sets.sizes.clamp(min=1).to(per_member.dtype)[:, None]
 
 
-def _are_of_one_size(sets: Sets) -> bool:
+def _have_equal_sizes(sets: Sets) -> bool:
     if torch.compiler.is_compiling() or not sets.total:
         return False
     return bool((sets.sizes == sets.total // sets.shape[0]).all())
 
 
 class SetNorm(SetLayer):
-    r"""One mean and one variance for all members and channels of a set, then a gain and a shift for each channel.
+    r"""Normalise all numbers of a set by one mean and one variance, then scale and shift each channel.
 
+    Unlike layer norm on members it keeps their differences in length; unlike batch norm it does not depend on other
+    sets (Zhang et al., 2022). Every member counts once, whatever its weight.
+
+    Parameters
+    ----------
+    features : int
+        Size of each member.
+    eps : float, default=1e-5
+        Added to the variance.
+    device, dtype
+        Of the parameters.
+
+    Shape
+    -----
+    Sets with values (N, features) -> Sets with values (N, features).
+
+    Examples
+    --------
     >>> out = SetNorm(4)(Sets.from_list([3 + 5 * torch.randn(50, 4)]))
     >>> torch.allclose(out.values.mean(), torch.zeros(()), atol=1e-5)
     True
-
-    Unlike layer norm on members it keeps their differences in length; unlike batch norm it does not look at other
-    sets (Zhang et al., 2022).
     """
 
-    def __init__(self, features: int, eps: float = 1e-5) -> None:
+    def __init__(
+        self,
+        features: int,
+        eps: float = 1e-5,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(features))
-        self.bias = nn.Parameter(torch.zeros(features))
-        self.eps = eps
+        self.features, self.eps = features, eps
+        self.weight = nn.Parameter(torch.empty(features, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.empty(features, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Initialise scale and shift again: 1 and 0."""
+        nn.init.ones_(self.weight)
+        nn.init.zeros_(self.bias)
 
     def forward(self, sets: Sets) -> Sets:
+        """Map sets with values (N, features) to sets with values (N, features)."""
         sets = sets.materialize()
-        values = self._of_one_size(sets) if _are_of_one_size(sets) else self._of_any_size(sets)
-        bias, weight = self.bias.to(values.dtype), self.weight.to(values.dtype)  # under autocast values may be halves
+        values = self._equal_sizes(sets) if _have_equal_sizes(sets) else self._any_sizes(sets)
+        bias, weight = self.bias.to(values.dtype), self.weight.to(values.dtype)  # values may be bfloat16 in autocast
         return sets.with_values(values.mul(weight).add_(bias))
 
-    def _of_any_size(self, sets: Sets) -> Tensor:
-        mean = _over_sets(sets.values.mean(1, keepdim=True), sets)
-        centred = sets.values - sets.broadcast(mean)
-        variance = _over_sets(centred.square().mean(1, keepdim=True), sets)
-        return centred * sets.broadcast((variance + self.eps).rsqrt())
+    def _any_sizes(self, sets: Sets) -> Tensor:
+        mean = _mean_over_sets(sets.values.mean(1, keepdim=True), sets)
+        centred = sets.values - segment_broadcast(mean, sets)
+        variance = _mean_over_sets(centred.square().mean(1, keepdim=True), sets)
+        return centred * segment_broadcast((variance + self.eps).rsqrt(), sets)
 
-    def _of_one_size(self, sets: Sets) -> Tensor:
-        """The rows of a set side by side are one row of a layer norm: half the time, forward and backward."""
+    def _equal_sizes(self, sets: Sets) -> Tensor:
+        """Treat all members of a set as one row of a layer norm: half the time, forward and backward."""
         rows = sets.values.reshape(sets.shape[0], -1)
         return F.layer_norm(rows, rows.shape[1:], eps=self.eps).view_as(sets.values)
 
+    def extra_repr(self) -> str:
+        """Describe the layer in its `repr`."""
+        return f"features={self.features}, eps={self.eps}"
+
 
 class Standardize(SetLayer):
-    """Every axis of a set to mean 0, the set as a whole to variance 1: what the paper does to point clouds.
+    """Centre every axis of a set and scale the set as a whole to variance 1, as the paper does with point clouds.
 
+    One factor for all axes keeps the shape. Sets with equal members become 0. Every member counts once.
+
+    Parameters
+    ----------
+    eps : float, default=1e-6
+        Added to the variance.
+
+    Shape
+    -----
+    Sets with values (N, D) -> Sets with values (N, D).
+
+    Examples
+    --------
     >>> out = Standardize()(Sets.from_list([3 + 5 * torch.randn(50, 3)]))
     >>> torch.allclose(out.values.mean(0), torch.zeros(3), atol=1e-5)
     True
-
-    One factor for all axes keeps the shape. Sets whose members are all alike become 0.
     """
 
     def __init__(self, eps: float = 1e-6) -> None:
@@ -72,35 +116,52 @@ class Standardize(SetLayer):
         self.eps = eps
 
     def forward(self, sets: Sets) -> Sets:
+        """Map sets with values (N, D) to sets with values (N, D)."""
         sets = sets.materialize()
-        centred = sets.values - sets.broadcast(_over_sets(sets.values, sets))
-        variance = _over_sets(centred.square().mean(1, keepdim=True), sets)
-        return sets.with_values(centred * sets.broadcast((variance + self.eps).rsqrt()))
+        centred = sets.values - segment_broadcast(_mean_over_sets(sets.values, sets), sets)
+        variance = _mean_over_sets(centred.square().mean(1, keepdim=True), sets)
+        return sets.with_values(centred * segment_broadcast((variance + self.eps).rsqrt(), sets))
+
+    def extra_repr(self) -> str:
+        """Describe the layer in its `repr`."""
+        return f"eps={self.eps}"
 
 
 class SetDropout(SetLayer):
-    """Drops a channel in all members of a set at once (Deep Sets, appendix G).
+    """Drop a channel in all members of a set at once (Deep Sets, appendix G).
 
-    >>> layer = SetDropout(0.5)
-    >>> out = layer(Sets.from_list([torch.ones(4, 6)])).values
+    With ordinary dropout, pooling would recover a dropped value from the other members.
+
+    Parameters
+    ----------
+    p : float, default=0.5
+        Probability of dropping a channel of a set, below 1.
+
+    Shape
+    -----
+    Sets with values (N, D) -> Sets with values (N, D).
+
+    Examples
+    --------
+    >>> out = SetDropout(0.5)(Sets.from_list([torch.ones(4, 6)])).values
     >>> bool((out == out[:1]).all())
     True
-
-    Ordinary dropout lets the other members, and the pooling, fill the gap.
     """
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
         if not 0 <= p < 1:
-            raise ValueError(f"the probability of a drop must be in [0, 1), found {p}.")
+            raise ValueError(f"the dropout probability must be in [0, 1), found {p}.")
         self.p = p
 
     def forward(self, sets: Sets) -> Sets:
+        """Map sets with values (N, D) to sets with values (N, D)."""
         if not self.training or self.p == 0:
             return sets
         sets = sets.materialize()
         keep = torch.full((sets.shape[0], sets.width), 1 - self.p, dtype=sets.dtype, device=sets.device).bernoulli()
-        return sets.with_values(sets.values * sets.broadcast(keep / (1 - self.p)))
+        return sets.with_values(sets.values * segment_broadcast(keep / (1 - self.p), sets))
 
     def extra_repr(self) -> str:
+        """Describe the layer in its `repr`."""
         return f"p={self.p}"

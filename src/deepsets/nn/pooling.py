@@ -1,48 +1,74 @@
-"""What a pooling is, and poolings by name."""
+"""The interface of poolings, several poolings side by side, and poolings by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..sets import Sets
+from .sequential import reset_children
 from .state import Parts
 
 
 class Pooling(nn.Module):
-    """A set to a vector, whatever the order of its members:  Sets with values (N, in) -> (B, out).
+    """Base class of permutation-invariant poolings (aggregations): sets with values (N, in) -> (B, out).
 
-    A pooling is described by its state: `state` reads the members once, `merge` unites the states of two parts of a
-    set, `finish` gives the answer. So a set may be read in pieces. Those that cannot (sorting) override `forward`.
+    A pooling is defined by its state: `state` reads the members once, `merge` unites the states of two parts of a set,
+    `finish` gives the pooled vector. So a set can be read in pieces, on several machines. Poolings that need all
+    members at once (sorting) override `forward` instead.
+
+    Attributes
+    ----------
+    part_names : tuple of str
+        Names of the tensors of its state; empty for a pooling without a state.
     """
 
-    def state(self, sets: Sets) -> Parts:
-        """A few tensors (B, ...) that hold all that the pooling needs to know of each set."""
+    part_names: tuple[str, ...] = ()
+
+    def state(self, sets: Sets, dtype: torch.dtype | None = None) -> Parts:
+        """Reduce the members of each set to the state.
+
+        Parameters
+        ----------
+        sets : Sets
+            With values (N, in).
+        dtype : torch.dtype, optional
+            Precision of the reduction (default: that of the values).
+
+        Returns
+        -------
+        dict from str to Tensor
+            (B, ...) each.
+        """
         raise ValueError(f"{self._name} needs all members of a set at once: it has no state that could be merged.")
 
     def finish(self, parts: Parts) -> Tensor:
-        """The state to the answer, (B, out)."""
+        """Compute the pooled vectors, (B, out), from a state."""
         raise ValueError(f"{self._name} has no state.")
 
     def merge(self, a: Parts, b: Parts) -> Parts:
-        """The state of the union, set by set."""
+        """Compute the state of the unions of two batches of sets, set by set."""
         raise ValueError(f"{self._name} has no state that could be merged.")
 
     def remove(self, a: Parts, b: Parts) -> Parts:
-        """The state without the elements of `b`."""
+        """Compute the state of `a` without the elements of `b`, set by set."""
         raise ValueError(
-            f"{self._name} cannot take elements away: its state does not remember what they hid. "
-            "sum, mean, sqrt and std can."
+            f"{self._name} cannot remove elements: its state is not invertible. sum, mean, sqrt and std can."
         )
 
     def out_features(self, in_features: int) -> int:
-        """How wide the answer is for members of this width."""
+        """Return the width of the pooled vector for members of this width."""
         return in_features
 
+    def reset_parameters(self) -> None:
+        """Initialise all parameters again."""
+        reset_children(self)
+
     def forward(self, sets: Sets) -> Tensor:
-        """Sets with values (N, in) -> (B, out)."""
+        """Pool sets with values (N, in) to vectors (B, out)."""
         return self.finish(self.state(sets))
 
     @property
@@ -51,9 +77,19 @@ class Pooling(nn.Module):
 
 
 class ConcatPooling(Pooling):
-    """Several poolings side by side:  (N, in) -> (B, sum of the widths).
+    """Several poolings side by side.
 
-    >>> import torch
+    Parameters
+    ----------
+    poolings : sequence of Pooling
+        Their outputs are concatenated in this order.
+
+    Shape
+    -----
+    Sets with values (N, in) -> (B, sum of the widths).
+
+    Examples
+    --------
     >>> ConcatPooling([pooling("max"), pooling("mean")])(Sets.from_list([torch.ones(4, 3)])).shape
     torch.Size([1, 6])
     """
@@ -61,6 +97,8 @@ class ConcatPooling(Pooling):
     def __init__(self, poolings: Sequence[Pooling]) -> None:
         super().__init__()
         self.poolings = nn.ModuleList(poolings)
+        if all(p.part_names for p in poolings):
+            self.part_names = tuple(f"{i}.{name}" for i, p in enumerate(poolings) for name in p.part_names)
 
     def _split(self, parts: Parts) -> list[Parts]:
         split: list[Parts] = [{} for _ in self.poolings]
@@ -73,34 +111,40 @@ class ConcatPooling(Pooling):
     def _join(each: list[Parts]) -> Parts:
         return {f"{i}.{name}": part for i, parts in enumerate(each) for name, part in parts.items()}
 
-    def state(self, sets: Sets) -> Parts:
-        return self._join([p.state(sets) for p in self.poolings])  # type: ignore[operator]  # ModuleList forgets types
+    def state(self, sets: Sets, dtype: torch.dtype | None = None) -> Parts:
+        """Reduce the members of each set to the states of all poolings."""
+        return self._join([p.state(sets, dtype) for p in self.poolings])  # type: ignore[operator]  # ModuleList
 
     def finish(self, parts: Parts) -> Tensor:
+        """Compute the pooled vectors, (B, out), from a state."""
         pairs = zip(self.poolings, self._split(parts), strict=True)
         return torch.cat([p.finish(s) for p, s in pairs], dim=-1)  # type: ignore[operator]
 
     def merge(self, a: Parts, b: Parts) -> Parts:
+        """Compute the state of the unions of two batches of sets, set by set."""
         triples = zip(self.poolings, self._split(a), self._split(b), strict=True)
         return self._join([p.merge(x, y) for p, x, y in triples])  # type: ignore[operator]
 
     def remove(self, a: Parts, b: Parts) -> Parts:
+        """Compute the state of `a` without the elements of `b`, set by set."""
         triples = zip(self.poolings, self._split(a), self._split(b), strict=True)
         return self._join([p.remove(x, y) for p, x, y in triples])  # type: ignore[operator]
 
     def out_features(self, in_features: int) -> int:
+        """Return the width of the pooled vector for members of this width."""
         return sum(p.out_features(in_features) for p in self.poolings)  # type: ignore[operator]
 
     def forward(self, sets: Sets) -> Tensor:
+        """Pool sets with values (N, in) to vectors (B, out)."""
         return torch.cat([p(sets) for p in self.poolings], dim=-1)
 
 
 _BY_NAME: dict[str, Callable[[], Pooling]] = {}
-_WITH_WIDTH: dict[str, Callable[[int], Pooling]] = {}
+_WITH_WIDTH: dict[str, Callable[..., Pooling]] = {}
 
 
 def named(name: str, *, needs_width: bool = False) -> Callable[[type], type]:
-    """Makes a pooling known by a name."""
+    """Register a pooling under a name."""
 
     def register(cls: type) -> type:
         (_WITH_WIDTH if needs_width else _BY_NAME)[name] = cls
@@ -112,31 +156,51 @@ def named(name: str, *, needs_width: bool = False) -> Callable[[type], type]:
 PoolSpec = str | Pooling | Sequence[str | Pooling]
 
 
-def pooling(spec: PoolSpec, width: int | None = None) -> Pooling:
-    """A pooling from its name, or several names for several poolings side by side.
+def pooling(
+    spec: PoolSpec,
+    width: int | None = None,
+    *,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> Pooling:
+    """Build a pooling from its name, or several side by side from several names.
 
+    Parameters
+    ----------
+    spec : str, Pooling or sequence of them
+        "sum", "mean", "sqrt", "std", "max", "min", "logsumexp", "gated", "seeds" or "sorted".
+    width : int, optional
+        Features of a member, needed by poolings with parameters ("gated", "seeds", "sorted").
+    device, dtype
+        Of their parameters.
+
+    Returns
+    -------
+    Pooling
+
+    Examples
+    --------
     >>> pooling("mean")
     MeanPooling()
     >>> pooling(["max", "mean"]).out_features(8)
     16
     >>> pooling("gated", 8).out_features(8)
     8
-
-    `width`: the features of a member, for the poolings with weights of their own (gated, seeds, sorted).
     """
     if isinstance(spec, Pooling):
         return spec
     if not isinstance(spec, str):
         if not spec:
             raise ValueError("an empty list names no pooling.")
-        return ConcatPooling([pooling(s, width) for s in spec])
+        return ConcatPooling([pooling(s, width, device=device, dtype=dtype) for s in spec])
     if spec in _BY_NAME:
         return _BY_NAME[spec]()
     if spec in _WITH_WIDTH:
         if width is None:
+            example: Any = _WITH_WIDTH[spec]
             raise ValueError(
-                f"the pooling {spec!r} has weights of its own and must know the width of a member: "
-                f"give the module, for example {_WITH_WIDTH[spec].__name__}(64), or pooling({spec!r}, 64)."
+                f"the pooling {spec!r} has parameters and must know the width of a member: "
+                f"give the module, for example {example.__name__}(64), or pooling({spec!r}, 64)."
             )
-        return _WITH_WIDTH[spec](width)
+        return _WITH_WIDTH[spec](width, device=device, dtype=dtype)
     raise ValueError(f"unknown pooling {spec!r}; known are {', '.join([*_BY_NAME, *_WITH_WIDTH])}.")

@@ -1,4 +1,4 @@
-"""The poolings without weights of their own. All are defined, with finite gradients, for empty sets."""
+"""Poolings without parameters. All are defined, with finite gradients, for empty sets."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import torch
 from torch import Tensor
 
 from ..sets import Sets
+from .kernels import segment_exp_sum, segment_max, segment_min, segment_moments, segment_sum
 from .pooling import Pooling, named
-from .segment import segment_max, segment_min, segment_sum
 from .state import Parts
+
+
+def _cast(sets: Sets, dtype: torch.dtype | None) -> Sets:
+    return sets if dtype is None else sets.to(dtype)
 
 
 class _LinearPooling(Pooling):
@@ -17,65 +21,104 @@ class _LinearPooling(Pooling):
     Linear in the members, so a linear map may run after the pooling, on B rows instead of N (see `DeepSet`).
     """
 
-    def state(self, sets: Sets) -> Parts:
+    part_names = ("sum", "count")
+
+    def state(self, sets: Sets, dtype: torch.dtype | None = None) -> Parts:
+        """Reduce the members of each set to the state."""
+        sets = _cast(sets, dtype)
         return {"sum": segment_sum(sets.values, sets, sets.weights), "count": sets.counts}
 
     def merge(self, a: Parts, b: Parts) -> Parts:
+        """Compute the state of the unions of two batches of sets, set by set."""
         return {"sum": a["sum"] + b["sum"], "count": a["count"] + b["count"]}
 
     def remove(self, a: Parts, b: Parts) -> Parts:
+        """Compute the state of `a` without the elements of `b`, set by set."""
         return {"sum": a["sum"] - b["sum"], "count": _left(a["count"], b["count"])}
 
 
 @named("sum")
 class SumPooling(_LinearPooling):
-    r"""$\sum_i w_i x_i$; 0 for an empty set.
+    r"""Sum of the members, $\sum_i w_i x_i$; 0 for an empty set.
 
+    Shape
+    -----
+    Sets with values (N, D) -> (B, D).
+
+    Examples
+    --------
     >>> SumPooling()(Sets.from_list([[[1.0], [2.0]], []]))
     tensor([[3.],
             [0.]])
     """
 
     def finish(self, parts: Parts) -> Tensor:
+        """Compute the pooled vectors, (B, D), from a state."""
         return parts["sum"]
+
+    def forward(self, sets: Sets) -> Tensor:
+        """Sum the members of each set, (B, D); the state, with its counts, is not needed."""
+        return segment_sum(sets.values, sets, sets.weights)
 
 
 @named("mean")
 class MeanPooling(_LinearPooling):
-    r"""$\sum_i w_i x_i / \sum_i w_i$; 0 for an empty set."""
+    r"""Mean of the members, $\sum_i w_i x_i / \sum_i w_i$; 0 for an empty set.
+
+    Shape
+    -----
+    Sets with values (N, D) -> (B, D).
+    """
 
     def finish(self, parts: Parts) -> Tensor:
+        """Compute the pooled vectors, (B, D), from a state."""
         return parts["sum"] / _at_least(parts["count"])[:, None]
 
 
 @named("sqrt")
 class SqrtSumPooling(_LinearPooling):
-    r"""$\sum_i w_i x_i / \sqrt{\sum_i w_i}$: keeps the variance of independent members; 0 for an empty set."""
+    r"""Sum over the root of the count, $\sum_i w_i x_i / \sqrt{\sum_i w_i}$; 0 for an empty set.
+
+    Keeps the variance of independent members.
+
+    Shape
+    -----
+    Sets with values (N, D) -> (B, D).
+    """
 
     def finish(self, parts: Parts) -> Tensor:
+        """Compute the pooled vectors, (B, D), from a state."""
         return parts["sum"] / _at_least(parts["count"]).sqrt()[:, None]
 
 
 @named("std")
 class StdPooling(Pooling):
-    r"""$\sqrt{\sum_i w_i (x_i - \bar x)^2 / \sum_i w_i}$ (no Bessel correction); 0 for sets of no or one member.
+    r"""Standard deviation, $\sqrt{\sum_i w_i (x_i - \bar x)^2 / \sum_i w_i}$; 0 for sets of no or one member.
 
-    The state is (count, mean, sum of squared deviations), merged by Chan's formula: no catastrophic cancellation.
+    Without Bessel's correction. The state is (count, mean, sum of squared deviations), merged by Chan's formula:
+    no catastrophic cancellation.
+
+    Shape
+    -----
+    Sets with values (N, D) -> (B, D).
     """
 
-    def state(self, sets: Sets) -> Parts:
-        sets = sets.materialize()
-        count = sets.counts
-        mean = segment_sum(sets.values, sets, sets.weights) / _at_least(count)[:, None]
-        squares = segment_sum((sets.values - sets.broadcast(mean)).square(), sets, sets.weights)
-        return {"count": count, "mean": mean, "squares": squares}
+    part_names = ("count", "mean", "squares")
+
+    def state(self, sets: Sets, dtype: torch.dtype | None = None) -> Parts:
+        """Reduce the members of each set to the state."""
+        sets = _cast(sets.materialize(), dtype)
+        mean, squares = segment_moments(sets.values, sets, sets.weights)
+        return {"count": sets.counts, "mean": mean, "squares": squares}
 
     def finish(self, parts: Parts) -> Tensor:
+        """Compute the pooled vectors, (B, D), from a state."""
         variance = parts["squares"] / _at_least(parts["count"])[:, None]
-        positive = variance > 0  # the slope of the root at 0 is infinite: members that are all alike get 0 instead
+        positive = variance > 0  # the slope of the root at 0 is infinite: equal members get gradient 0 instead
         return torch.where(positive, torch.where(positive, variance, 1).sqrt(), 0)
 
     def merge(self, a: Parts, b: Parts) -> Parts:
+        """Compute the state of the unions of two batches of sets, set by set."""
         count = a["count"] + b["count"]
         share = (b["count"] / _at_least(count))[:, None]
         delta = b["mean"] - a["mean"]
@@ -83,6 +126,7 @@ class StdPooling(Pooling):
         return {"count": count, "mean": a["mean"] + delta * share, "squares": squares}
 
     def remove(self, a: Parts, b: Parts) -> Parts:
+        """Compute the state of `a` without the elements of `b`, set by set."""
         count = _left(a["count"], b["count"])
         some = (count > 0)[:, None]
         share = (b["count"] / _at_least(count))[:, None]
@@ -93,12 +137,14 @@ class StdPooling(Pooling):
 
 
 class _Extreme(Pooling):
-    """Maximum or minimum. A member of weight 0 is not there; other weights make no difference."""
+    """Maximum or minimum. A member of weight 0 is absent; other weights make no difference."""
 
+    part_names = ("best", "count")
     sign: int
 
-    def state(self, sets: Sets) -> Parts:
-        sets = sets.materialize()
+    def state(self, sets: Sets, dtype: torch.dtype | None = None) -> Parts:
+        """Reduce the members of each set to the state."""
+        sets = _cast(sets.materialize(), dtype)
         values, there = sets.values, sets.sizes
         if sets.weights is not None:
             present = sets.weights > 0
@@ -110,9 +156,11 @@ class _Extreme(Pooling):
         return {"best": best, "count": there}
 
     def finish(self, parts: Parts) -> Tensor:
+        """Compute the pooled vectors, (B, D), from a state."""
         return parts["best"]
 
     def merge(self, a: Parts, b: Parts) -> Parts:
+        """Compute the state of the unions of two batches of sets, set by set."""
         best = torch.maximum(a["best"], b["best"]) if self.sign > 0 else torch.minimum(a["best"], b["best"])
         best = torch.where(a["count"][:, None] == 0, b["best"], best)
         best = torch.where(b["count"][:, None] == 0, a["best"], best)
@@ -121,61 +169,71 @@ class _Extreme(Pooling):
 
 @named("max")
 class MaxPooling(_Extreme):
-    r"""$\max_i x_i$ in every channel; 0 for an empty set. Members that tie share the gradient."""
+    r"""Maximum of every channel, $\max_i x_i$; 0 for an empty set. Members that tie share the gradient.
+
+    Shape
+    -----
+    Sets with values (N, D) -> (B, D).
+    """
 
     sign = 1
 
 
 @named("min")
 class MinPooling(_Extreme):
-    r"""$\min_i x_i$ in every channel; 0 for an empty set. Members that tie share the gradient."""
+    r"""Minimum of every channel, $\min_i x_i$; 0 for an empty set. Members that tie share the gradient.
+
+    Shape
+    -----
+    Sets with values (N, D) -> (B, D).
+    """
 
     sign = -1
 
 
 @named("logsumexp")
 class LogSumExpPooling(Pooling):
-    r"""$\log \sum_i w_i e^{x_i}$, a smooth maximum; 0 for an empty set."""
+    r"""Smooth maximum, $\log \sum_i w_i e^{x_i}$; 0 for an empty set.
 
-    def state(self, sets: Sets) -> Parts:
-        sets = sets.materialize()
-        peak, relative = below_peak(sets.values, sets)
-        return {"peak": peak, "exp": segment_sum(relative.exp(), sets, sets.weights)}
+    Shape
+    -----
+    Sets with values (N, D) -> (B, D).
+    """
+
+    part_names = ("peak", "exp")
+
+    def state(self, sets: Sets, dtype: torch.dtype | None = None) -> Parts:
+        """Reduce the members of each set to the state."""
+        sets = _cast(sets.materialize(), dtype)
+        peak, total = segment_exp_sum(sets.values, sets, sets.weights)
+        return {"peak": peak, "exp": total}
 
     def finish(self, parts: Parts) -> Tensor:
+        """Compute the pooled vectors, (B, D), from a state."""
         some = parts["exp"] > 0
         return torch.where(some, parts["peak"] + torch.where(some, parts["exp"], 1).log(), 0)
 
     def merge(self, a: Parts, b: Parts) -> Parts:
+        """Compute the state of the unions of two batches of sets, set by set."""
         peak = merged_peak(a, b)
         return {"peak": peak, "exp": a["exp"] * shift(a, peak) + b["exp"] * shift(b, peak)}
 
 
-def below_peak(values: Tensor, sets: Sets) -> tuple[Tensor, Tensor]:
-    """The largest value of each set, (B, D), and all values relative to it, (N, D): their exponentials are at most 1.
-
-    A member of weight 0 is not there, so it must not set the peak: the others could vanish beside it.
-    """
-    peak = MaxPooling().state(sets.with_values(values.detach()))["best"]
-    relative = values - sets.broadcast(peak)
-    return peak, relative if sets.weights is None else relative.clamp(max=0)
-
-
 def merged_peak(a: Parts, b: Parts) -> Tensor:
-    """The common reference of two sums of exponentials; an empty side (exp = 0) has no say."""
+    """Return the common reference of two sums of exponentials; an empty side (exp = 0) does not count."""
     peak = torch.maximum(a["peak"], b["peak"])
     peak = torch.where(a["exp"] == 0, b["peak"], peak)
     return torch.where(b["exp"] == 0, a["peak"], peak)
 
 
 def shift(parts: Parts, peak: Tensor) -> Tensor:
-    """What a sum of exponentials is multiplied with when its reference changes."""
+    """Return the factor of a sum of exponentials when its reference changes to `peak`."""
     return torch.where(parts["exp"] == 0, 0, (parts["peak"] - peak).clamp(max=0).exp())
 
 
-def _left(count: Tensor, taken: Tensor) -> Tensor:
-    """What is left of a sum of weights; a rest as small as its rounding error is nothing."""
-    left = count - taken
+def _left(count: Tensor, removed: Tensor) -> Tensor:
+    """Difference of two sums of weights; a rest as small as its rounding error counts as 0."""
+    left = count - removed
     return torch.where(left > 32 * torch.finfo(left.dtype).eps * count, left, 0)
 
 

@@ -1,31 +1,51 @@
-"""Layers on sets, one after another."""
+"""Containers: set layers and plain modules one after another, and the plain network for phi and rho."""
 
 from __future__ import annotations
 
+import inspect
+from itertools import pairwise
+
+import torch
 from torch import nn
 
 from ..sets import Sets
 
 
 class SetLayer(nn.Module):
-    """A module from sets to sets of the same sizes. Subclass it for layers of your own; `Stack` knows by the type."""
+    """Base class of modules from sets to sets of the same sizes.
+
+    Subclass it for layers of your own: `SetSequential` and `DeepSet` pass the whole batch to a `SetLayer`, and rows of
+    elements to any other module.
+    """
 
     def forward(self, sets: Sets) -> Sets:
-        """Sets with values (N, in) -> Sets with values (N, out)."""
+        """Map sets with values (N, in) to sets with values (N, out)."""
         raise NotImplementedError
+
+    def reset_parameters(self) -> None:
+        """Initialise all parameters again."""
+        reset_children(self)
 
 
 class SetSequential(SetLayer):
     """Set layers and plain modules one after another: a value for every member.
 
-    >>> import torch
+    Parameters
+    ----------
+    *layers : nn.Module
+        A `SetLayer` sees the sets; any other module (activation, linear map) sees the members as rows,
+        (N, in) -> (N, out).
+
+    Shape
+    -----
+    Sets with values (N, in) -> Sets with values (N, out). For one output per set: ``DeepSet(SetSequential(...), rho)``.
+
+    Examples
+    --------
     >>> from deepsets import nn
     >>> net = nn.SetSequential(nn.Equivariant(3, 64), torch.nn.ReLU(), nn.Equivariant(64, 1))
     >>> net(Sets.from_list([torch.randn(5, 3), torch.randn(2, 3)])).values.shape
     torch.Size([7, 1])
-
-    Plain modules (activations, linear maps) see the members as rows, (N, in) -> (N, out). A pooled answer for each
-    set is `DeepSet(phi=SetSequential(...), rho)`.
     """
 
     def __init__(self, *layers: nn.Module) -> None:
@@ -33,6 +53,61 @@ class SetSequential(SetLayer):
         self.layers = nn.ModuleList(layers)
 
     def forward(self, sets: Sets) -> Sets:
+        """Map sets with values (N, in) to sets with values (N, out)."""
         for layer in self.layers:
             sets = layer(sets) if isinstance(layer, SetLayer) else sets.map(layer)
         return sets
+
+
+def mlp(
+    *widths: int,
+    activation: type[nn.Module] = nn.ReLU,
+    dropout: float = 0.0,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> nn.Sequential:
+    """Build a network of linear maps with an activation between them, none after the last.
+
+    Parameters
+    ----------
+    *widths : int
+        Features of the input, of each hidden layer, and of the output.
+    activation : type, default=nn.ReLU
+        Class of the activation.
+    dropout : float, default=0.0
+        Probability of dropout after each activation.
+    device, dtype
+        Of the parameters.
+
+    Returns
+    -------
+    nn.Sequential
+
+    Examples
+    --------
+    >>> mlp(3, 64, 10)
+    Sequential(
+      (0): Linear(in_features=3, out_features=64, bias=True)
+      (1): ReLU(inplace=True)
+      (2): Linear(in_features=64, out_features=10, bias=True)
+    )
+    """
+    if len(widths) < 2:
+        raise ValueError(f"a network needs the width of its input and of its output, found {list(widths)}.")
+    # In place where the activation can: no other module holds the output of a linear map, and fresh memory is slow.
+    options = {"inplace": True} if "inplace" in inspect.signature(activation).parameters else {}
+    layers: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        layers += [nn.Linear(before, after, device=device, dtype=dtype), activation(**options)]
+        layers += [nn.Dropout(dropout)] if dropout else []
+    return nn.Sequential(*layers[: -2 if dropout else -1])
+
+
+def reset_children(module: nn.Module) -> None:
+    """Initialise the parameters of all submodules again."""
+    for child in module.children():
+        reset = getattr(child, "reset_parameters", None)
+        if callable(reset):
+            reset()
+        else:
+            reset_children(child)

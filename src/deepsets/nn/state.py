@@ -1,4 +1,4 @@
-"""The pooled state of a set: store it, merge it, add to it, take from it."""
+"""The pooled state of sets: store it, merge it, add to it, remove from it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,29 @@ if TYPE_CHECKING:
 
 Parts = dict[str, Tensor]
 
-ELEMENTS = "elements"  # the part in which a model that looks at the size of a set keeps it
+ELEMENTS = "elements"  # the part in which a model with append_size=True keeps the number of elements
 
 
 class State:
-    """What a pooling knows of B sets: a few tensors whose first axis is the set.
+    """Sufficient statistics of B sets: what a pooling needs to know of them, a few tensors whose first axis is the set.
 
+    ``a + b`` is the state of the unions, set by set; ``a - b`` the state without the elements of b (for poolings that
+    are sums underneath); ``state[rows]`` selects sets; ``len(state)`` is B.
+
+    Parameters
+    ----------
+    pooling : Pooling
+        The pooling that made the state.
+    parts : mapping from str to Tensor
+        Its tensors, (B, ...) each.
+
+    Attributes
+    ----------
+    parts : dict from str to Tensor
+        A plain dict of tensors, for any file format; :meth:`DeepSet.state` makes it a state again.
+
+    Examples
+    --------
     >>> import torch
     >>> from deepsets import Sets, nn
     >>> model = nn.DeepSet(nn.mlp(3, 16, 8), nn.mlp(8, 16, 1), pool="mean")
@@ -28,10 +45,6 @@ class State:
     True
     >>> {name: tuple(part.shape) for name, part in week.parts.items()}
     {'sum': (1, 8), 'count': (1,)}
-
-    `a + b` is the state of the unions, set by set; `a - b` of what is left when b's elements are taken away (for
-    poolings that are sums underneath). `state.parts` is a plain dict of tensors, ready for any file format;
-    `State(model.pool, parts)` makes it a state again.
     """
 
     def __init__(self, pooling: Pooling, parts: Mapping[str, Tensor]) -> None:
@@ -49,11 +62,11 @@ class State:
         return self._with(self.pooling.merge(self._pooled(), other._pooled()), other, 1)
 
     def __sub__(self, other: State) -> State:
-        self._check(other, "taken away")
+        self._check(other, "removed")
         return self._with(self.pooling.remove(self._pooled(), other._pooled()), other, -1)
 
     def _pooled(self) -> Parts:
-        """What the pooling itself knows, without the number of elements that a model may keep beside it."""
+        """Parts of the pooling itself, without the number of elements that a model may keep beside them."""
         return {name: part for name, part in self.parts.items() if name != ELEMENTS}
 
     def _with(self, pooled: Parts, other: State, sign: int) -> State:
@@ -62,7 +75,7 @@ class State:
         return State(self.pooling, pooled)
 
     def finish(self) -> Tensor:
-        """The pooled vectors, (B, out)."""
+        """Compute the pooled vectors, (B, out)."""
         return self.pooling.finish(self._pooled())
 
     def _check(self, other: State, what: str) -> None:

@@ -1,22 +1,35 @@
-"""Expanders, served: many queries in one matrix of scores."""
+"""Expanders behind the API: many queries in one matrix of scores."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..expand import odd_member, top_k
-from .completion import Completion
+from ..expand import UnknownElement, Vocabulary, odd_member, top_k
 from .limits import Limits
-from .models import Served, plain
+from .models import Served, to_json
 
-_NUMBERS = 8_000_000  # of one matrix of scores
+_MATRIX_NUMBERS = 8_000_000  # numbers in one matrix of scores
 _PART = 32
 
 
-class Query(NamedTuple):
-    """k: how many candidates are wanted; None: the scores of all elements."""
+class ExpansionQuery(NamedTuple):
+    """A query as the model sees it.
+
+    Attributes
+    ----------
+    members : list
+        Known elements.
+    k : int or None
+        Number of candidates; None asks for the scores of all elements.
+    exclude : tuple
+        Elements that are no candidates.
+    z : list of float or None
+        Context of the set.
+    """
 
     members: list[Any]
     k: int | None = None
@@ -25,15 +38,22 @@ class Query(NamedTuple):
 
 
 class ServedExpander(Served):
-    """Answers `expand`, `score` and `fits`.
+    """An expander that answers ``expand``, ``score`` and ``fits``.
 
-    >>> from deepsets.expand import BayesianSets
-    >>> model = BayesianSets().fit([["lion", "tiger", "puma"], ["tiger", "puma", "lion"], ["oak", "elm", "fir"]])
-    >>> [found["element"] for found in ServedExpander("beasts", model).scores([Query(["lion"], k=2)])[0]]
-    ['tiger', 'puma']
+    Parameters
+    ----------
+    name : str
+        Name of the model in the API.
+    model : expander
+        A fitted expander.
+    examples : list of list, optional
+        Sets the page begins with.
+    about : str, optional
+        Description for the page.
     """
 
     kind = "expander"
+    task = "expansion"
 
     def __init__(
         self, name: str, model: Any, examples: list[list[Any]] | None = None, about: str | None = None
@@ -41,79 +61,147 @@ class ServedExpander(Served):
         count = len(model.vocabulary_)
         super().__init__(name, model, examples, about or f"{type(model).__name__} over {count:,} elements")
         self.abilities = ["expand", "score", "fits"]
-        self._place = {element: i for i, element in enumerate(model.vocabulary_)}
+        self._vocabulary = Vocabulary(model.vocabulary_)
+        self._position = self._vocabulary.ids
         self.complete = Completion(model.vocabulary_)
 
-    def task(self) -> str:
-        return "expansion"
+    def max_batch(self, limits: Limits) -> int:
+        """Number of queries whose scores fit in one matrix."""
+        return max(1, min(limits.batch, _MATRIX_NUMBERS // len(self._position)))
 
-    def most(self, limits: Limits) -> int:
-        return max(1, min(limits.batch, _NUMBERS // len(self._place)))
+    def known(self, elements: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Split elements into known ones, in the spelling of the vocabulary, and unknown ones."""
+        parsed = self._vocabulary.parse(elements)
+        return parsed.members, [unknown.element for unknown in parsed.unknown]
 
-    def check(self, members: list[Any], z: list[float] | None, where: str = "the query") -> None:
-        """What the expander would refuse; in microseconds, so that a wrong question never reaches the queue."""
-        unknown = list(dict.fromkeys(e for e in members if e not in self._place))
+    def resolve(self, members: list[Any], z: list[float] | None) -> tuple[list[Any], list[Any]]:
+        """Known and unknown members of a query, at least one of them known."""
+        parsed = self._vocabulary.parse(members)
+        if not parsed.members:
+            raise ValueError(self._unknown_message(parsed.unknown, "the query"))
+        self.check_context(z)
+        return parsed.members, [unknown.element for unknown in parsed.unknown]
+
+    def resolve_each(self, members: list[Any], where: str) -> list[Any]:
+        """Members in the spelling of the vocabulary, one for one; all must be known."""
+        places = [self._vocabulary.find(member) for member in members]
+        unknown = [
+            UnknownElement(m, self._vocabulary.suggest(m)) for m, i in zip(members, places, strict=True) if i is None
+        ]
         if unknown:
-            listed = "; ".join(self._unknown(e) for e in unknown[:5])
-            more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-            raise ValueError(f"{where} holds what is not in the vocabulary of {len(self._place)}: {listed}{more}.")
+            raise ValueError(self._unknown_message(unknown, where))
+        return [self.model.vocabulary_[i] for i in places if i is not None]
+
+    def _unknown_message(self, unknown: list[UnknownElement], where: str) -> str:
+        listed = "; ".join(map(str, unknown[:5])) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
+        return f"{where} holds elements that are not in the vocabulary of {len(self._position)}: {listed}."
+
+    def check_context(self, z: list[float] | None) -> None:
+        """Refuse a context of the wrong size."""
         if (len(z) if z else 0) != self.context:
             found = f"{len(z)} numbers were" if z else "none was"
-            raise ValueError(f"{self.name} wants z of {self.context} numbers for each set; {found} given.")
+            raise ValueError(f"{self.name} needs z of {self.context} numbers for each set; {found} given.")
 
-    def _unknown(self, element: Any) -> str:
-        near = ", ".join(map(str, self.complete.near(str(element))))
-        return repr(element)[:60] + (f" (near it: {near})" if near else "")
-
-    def check_left(self, query: Query) -> None:
-        """Some element must be left to be a candidate."""
-        taken = {self._place.get(e, -1) for e in (*query.members, *query.exclude)} - {-1}
-        if len(taken) == len(self._place):
+    def check_candidates_left(self, query: ExpansionQuery) -> None:
+        """Refuse a query that leaves no candidate."""
+        taken = {self._position[element] for element in (*query.members, *query.exclude)}
+        if len(taken) == len(self._position):
             raise ValueError(f"no candidate is left: the query and `exclude` hold all {len(taken)} elements.")
 
-    def scores(self, queries: list[Query]) -> list[Any]:
-        """Candidates, best first, or all scores; for all queries by one call of the expander."""
+    def scores(self, queries: list[ExpansionQuery]) -> list[Any]:
+        """Candidates, best first, or all scores; one call of the expander for all queries."""
         z = [query.z for query in queries] if self.context else None
         rows = self.model.scores([query.members for query in queries], z)
-        return [plain(row) if q.k is None else self._best(row, q) for q, row in zip(queries, rows, strict=True)]
+        return [to_json(row) if q.k is None else self._best(row, q) for q, row in zip(queries, rows, strict=True)]
 
-    def _best(self, row: np.ndarray, query: Query) -> list[dict[str, Any]]:
-        """Like `BaseExpander.expand`; the exact choice is made among the few that can be in it."""
+    def _best(self, row: np.ndarray, query: ExpansionQuery) -> list[dict[str, Any]]:
+        """Like `expand` of the model; the exact choice is made among the few elements that can be in it."""
         assert query.k is not None
         row = self.model.filter_scores(self.model.ids(query.members), row)
-        taken = np.array(sorted({self._place[e] for e in (*query.members, *query.exclude) if e in self._place}))
-        near = _at_least(row, query.k + len(taken))
+        taken = np.array(sorted({self._position[element] for element in (*query.members, *query.exclude)}))
+        near = _largest(row, query.k + len(taken))
         left = np.ones(len(near), dtype=bool)
         found = np.searchsorted(near, taken)
         found = found[near.take(found, mode="clip") == taken]
         left[found] = False
         chosen = near[top_k(row[near], query.k, left)]
         words = self.model.vocabulary_
-        return [{"element": words[i], "score": s} for i, s in zip(chosen.tolist(), plain(row[chosen]), strict=True)]
+        return [{"element": words[i], "score": s} for i, s in zip(chosen.tolist(), to_json(row[chosen]), strict=True)]
 
     def score(self, members: list[Any], candidates: list[Any], z: list[float] | None) -> list[Any]:
-        return plain(self.model.score(members, candidates, z or None))
+        """Scores of the candidates."""
+        return to_json(self.model.score(members, candidates, z or None))
 
     def fits(self, members: list[Any], z: list[float] | None) -> dict[str, Any]:
-        """How well each member goes with the others, and the place of the odd one, if one stands out."""
+        """How well each member goes with the others, and the position of the odd one, if any."""
         found = self.model.fits(members, z or None)
-        return {"fits": plain(found), "odd": odd_member(self.model, members, z or None, fits=found)}
+        return {"fits": to_json(found), "odd": odd_member(self.model, members, z or None, fits=found)}
 
-    def _some_examples(self) -> list[list[Any]]:
+    def _example_sets(self) -> list[list[Any]]:
         """Three elements, each with the two that go best with it."""
         words = self.model.vocabulary_
         firsts = [words[i * len(words) // 3] for i in range(3)] if len(words) > 3 else []
-        found = self.scores([Query([first], 2) for first in firsts]) if firsts else []
+        found = self.scores([ExpansionQuery([first], 2) for first in firsts]) if firsts else []
         return [[first, *(c["element"] for c in best)] for first, best in zip(firsts, found, strict=True)]
 
 
-def _at_least(row: np.ndarray, count: int) -> np.ndarray:
-    """Places, in order, of the `count` largest entries and of few others; cheaper than a partition of the whole row.
+def _largest(row: np.ndarray, count: int) -> np.ndarray:
+    """Positions, in order, of the `count` largest entries and of few others; cheaper than a partition of the row.
 
-    Of the largest entries of many parts of the row, the one of rank `count` is not above the entry of that rank.
+    Of the maxima of many parts of the row, the one of rank `count` is not above the entry of that rank.
     """
     parts = len(row) // _PART
     if parts <= count:
         return np.arange(len(row))
-    heads = row[: parts * _PART].reshape(_PART, parts).max(0)
-    return np.flatnonzero(row >= np.partition(heads, parts - count)[parts - count])
+    maxima = row[: parts * _PART].reshape(_PART, parts).max(0)
+    return np.flatnonzero(row >= np.partition(maxima, parts - count)[parts - count])
+
+
+class Completion:
+    """Completes a prefix: the element itself, elements that begin with it, then those that contain it.
+
+    Vocabularies mostly list common words first, and each group keeps this order. All words stand in one string, so
+    that a search is `str.find`: 0.1 ms in 61,000 words.
+
+    Parameters
+    ----------
+    vocabulary : list
+        All elements.
+
+    Examples
+    --------
+    >>> Completion(["billion", "lion", "tiger", "li"])("li", 3)
+    ['li', 'lion', 'billion']
+    """
+
+    def __init__(self, vocabulary: list[Any]) -> None:
+        words = [_normalize(str(element)) for element in vocabulary]
+        self._elements = list(vocabulary)
+        self._text = "\n" + "".join(word + "\n" for word in words)
+        self._ends = list(accumulate(len(word) + 1 for word in words))
+
+    def __call__(self, prefix: str, limit: int) -> list[Any]:
+        """At most `limit` elements."""
+        typed = _normalize(prefix)
+        patterns = ["\n" + typed + "\n", "\n" + typed, typed] if typed else ["\n"]
+        found: dict[int, None] = {}
+        for text in patterns:
+            if len(found) < limit:
+                found |= dict.fromkeys(self._find(text, limit + len(found)))
+        return [self._elements[i] for i in list(found)[:limit]]
+
+    def _find(self, pattern: str, limit: int) -> list[int]:
+        """Numbers of the first words with the pattern, in order, each once."""
+        found: list[int] = []
+        at = self._text.find(pattern)
+        while at >= 0 and len(found) < limit:
+            i = bisect_right(self._ends, at)
+            if i == len(self._ends):
+                break
+            found.append(i)
+            at = self._text.find(pattern, self._ends[i])
+        return found
+
+
+def _normalize(word: str) -> str:
+    return word.casefold().replace("\n", " ").strip()

@@ -1,4 +1,4 @@
-"""Models as the server sees them: what they are, what they can be asked, and the answers as plain data."""
+"""Models behind the API: what they are and what they can do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from .limits import Limits
 
-EXAMPLES = "examples.json"  # beside the model: sets to begin with
+EXAMPLES = "examples.json"  # in a model folder: sets the page begins with
 _EXAMPLES = [
     ["lion", "tiger", "leopard"],
     ["violin", "cello", "guitar"],
@@ -20,20 +20,33 @@ _EXAMPLES = [
 
 
 class Served:
-    """A model under a name. Subclasses check a question when it comes, and answer many of them in one call."""
+    """A model under a name. Subclasses check questions and answer many of them in one call.
+
+    Parameters
+    ----------
+    name : str
+        Name of the model in the API.
+    model : estimator or expander
+        A fitted model.
+    examples : list of list, optional
+        Sets the page begins with.
+    about : str, optional
+        Description for the page.
+    """
 
     kind: ClassVar[str]
+    task: str
     abilities: list[str]
 
     def __init__(
         self, name: str, model: Any, examples: list[list[Any]] | None = None, about: str | None = None
     ) -> None:
-        self.name, self.model, self.about = name, model, about or f"a {type(model).__name__}"
+        self.name, self.model, self.about = name, model, about or type(model).__name__
         self.context = int(model.n_context_)
         self._examples = examples
 
-    def most(self, limits: Limits) -> int:
-        """How many questions one call may answer."""
+    def max_batch(self, limits: Limits) -> int:
+        """Largest number of questions in one call."""
         return limits.batch
 
     def card(self) -> dict[str, Any]:
@@ -46,7 +59,7 @@ class Served:
             "name": self.name,
             "kind": self.kind,
             "class": type(self.model).__name__,
-            "task": self.task(),
+            "task": self.task,
             "about": self.about,
             "abilities": self.abilities,
             "elements": len(vocabulary) if vocabulary else None,
@@ -56,21 +69,35 @@ class Served:
             "examples": self.examples(),
         }
 
-    def task(self) -> str:
-        raise NotImplementedError
-
     def examples(self) -> list[list[Any]]:
-        """Sets to begin with: those that came with the model, otherwise some that follow from it."""
+        """Sets the page begins with: those that came with the model, or some made from it."""
         if self._examples is None:
-            self._examples = [] if self.context else self._some_examples()
+            self._examples = [] if self.context else self._example_sets()
         return self._examples
 
-    def _some_examples(self) -> list[list[Any]]:
+    def _example_sets(self) -> list[list[Any]]:
         return []
 
 
 def served(name: str, model: Any, examples: list[list[Any]] | None = None, about: str | None = None) -> Served:
-    """An expander or an estimator, ready to be asked."""
+    """Wrap a fitted expander or estimator for the API.
+
+    Parameters
+    ----------
+    name : str
+        Name of the model in the API.
+    model : estimator or expander
+        A fitted model.
+    examples : list of list, optional
+        Sets the page begins with.
+    about : str, optional
+        Description for the page.
+
+    Returns
+    -------
+    Served
+        The model, for `create_app` and `serve`.
+    """
     from ..expand import BaseExpander
     from .estimators import ServedEstimator
     from .expanders import ServedExpander
@@ -80,7 +107,18 @@ def served(name: str, model: Any, examples: list[list[Any]] | None = None, about
 
 
 def load(folders: Iterable[Path]) -> list[Served]:
-    """Model folders, each under the name of its folder."""
+    """Load model folders, each under the name of its folder.
+
+    Parameters
+    ----------
+    folders : iterable of Path
+        Model folders. A file ``examples.json`` in one of them, a list of sets, gives the page something to show.
+
+    Returns
+    -------
+    list of Served
+        The models.
+    """
     from .. import io
 
     out: dict[str, Served] = {}
@@ -94,7 +132,13 @@ def load(folders: Iterable[Path]) -> list[Served]:
 
 
 def words() -> list[Served]:
-    """The expanders of English words that come with the package: the blend first, then its methods."""
+    """Wrap the expanders of English words that come with the package: the blend first, then its methods.
+
+    Returns
+    -------
+    list of Served
+        The models.
+    """
     from ..expand.words import WORD_METHODS, word_data, word_expander
 
     about = f"over {len(word_data().words):,} English words and phrases"
@@ -114,8 +158,8 @@ def _read(path: Path) -> list[list[Any]]:
     return sets
 
 
-def plain(values: Any) -> Any:
-    """Numbers as JSON has them: NaN and infinities are null."""
+def to_json(values: Any) -> Any:
+    """Numbers as JSON knows them: NaN and infinities become null."""
     import numpy as np
 
     values = np.asarray(values)

@@ -1,4 +1,4 @@
-"""What is asked and what is answered, as OpenAPI shows it."""
+"""Questions and answers of the API, as OpenAPI shows them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
 
 Element = StrictStr | StrictInt
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e38, le=1e38)]
-Numbers = Annotated[list[Number], Field(fail_fast=True)]  # the first fault is enough: a long list may hold very many
+Numbers = Annotated[list[Number], Field(fail_fast=True)]  # report the first error only
 Elements = Annotated[list[Element], Field(fail_fast=True)]
 # Features, null where one is missing; or a token.
 Member = Annotated[list[Number | None], Field(fail_fast=True)] | Element
 Rows = Annotated[list[Numbers], Field(fail_fast=True)]
 Members = Annotated[list[Member], Field(fail_fast=True)]
-Name = Annotated[str | None, Field(description="A model of /v1/models; by default its `default`.")]
-Context = Annotated[Numbers | None, Field(description="What is known of the set, for models that want it.")]
+Name = Annotated[str | None, Field(description="A model of /v1/models; by default the first.")]
+Context = Annotated[Numbers | None, Field(description="Context of the set, for models that need it.")]
 
 
 class _Question(BaseModel):
@@ -24,6 +24,8 @@ class _Question(BaseModel):
 
 
 class ExpandQuestion(_Question):
+    """Body of ``/v1/expand``."""
+
     query: Elements = Field(min_length=1, examples=[["lion", "tiger"]])
     k: StrictInt = Field(10, ge=1)
     exclude: Elements = []
@@ -31,19 +33,25 @@ class ExpandQuestion(_Question):
 
 
 class ScoreQuestion(_Question):
+    """Body of ``/v1/score``."""
+
     query: Elements = Field(min_length=1)
     candidates: Elements | None = Field(None, description="By default the vocabulary, in its order.")
     z: Context = None
 
 
 class FitsQuestion(_Question):
+    """Body of ``/v1/fits``."""
+
     query: Elements = Field(min_length=2)
     z: Context = None
 
 
 class SetsQuestion(_Question):
+    """Body of ``/v1/predict`` and ``/v1/explain``."""
+
     sets: Annotated[list[Members], Field(fail_fast=True)] = Field(min_length=1, examples=[[[[0.1, 0.2], [0.3, 0.4]]]])
-    z: Rows | None = Field(None, description="A row for each set, for models that want it.")
+    z: Rows | None = Field(None, description="One row per set, for models that need it.")
 
 
 class _Answer(BaseModel):
@@ -52,34 +60,50 @@ class _Answer(BaseModel):
 
 
 class Found(BaseModel):
+    """A candidate."""
+
     element: Element
     score: float | None = Field(description="null for an element that cannot be scored")
 
 
 class ExpandAnswer(_Answer):
+    """Answer of ``/v1/expand``."""
+
     candidates: list[Found]
+    unknown: list[Element] = Field(description="elements of the question that the model does not know")
 
 
 class ScoreAnswer(_Answer):
+    """Answer of ``/v1/score``."""
+
     scores: list[float | None]
+    unknown: list[Element] = Field(description="elements of the query that the model does not know")
 
 
 class FitsAnswer(_Answer):
+    """Answer of ``/v1/fits``."""
+
     fits: list[float | None] = Field(description="how well each member goes with the others")
-    odd: int | None = Field(description="the place of the member that does not belong, if one stands out")
+    odd: int | None = Field(description="position of the member that does not belong, if one stands out")
 
 
 class PredictAnswer(_Answer):
-    predictions: list[Any] = Field(description="one for each set; of members a list for each set")
+    """Answer of ``/v1/predict``."""
+
+    predictions: list[Any] = Field(description="one per set; for member models a list per set")
     probabilities: list[Any] | None = Field(None, description="in the order of the model's classes")
 
 
 class ExplainAnswer(_Answer):
-    contributions: list[list[float | list[float]]] = Field(description="a number, or one for each class, a member")
+    """Answer of ``/v1/explain``."""
+
+    contributions: list[list[float | list[float]]] = Field(description="for each member one number, or one per class")
     predictions: list[Any]
 
 
 class ModelCard(BaseModel):
+    """What a model is and can do."""
+
     model_config = ConfigDict(populate_by_name=True)
     name: str
     kind: str = Field(description="expander or estimator")
@@ -87,25 +111,33 @@ class ModelCard(BaseModel):
     task: str
     about: str
     abilities: list[str]
-    elements: int | None = Field(description="how many the vocabulary holds")
+    elements: int | None = Field(description="size of the vocabulary")
     classes: list[Any] | None
-    features: list[str] | int | None = Field(description="their names, or how many")
-    context: int = Field(description="how many numbers z has")
+    features: list[str] | int | None = Field(description="names, or number")
+    context: int = Field(description="number of columns of z")
     examples: list[list[Member]]
 
 
 class ModelList(BaseModel):
+    """Answer of ``/v1/models``."""
+
     models: list[ModelCard]
     default: str
 
 
 class Completions(BaseModel):
+    """Answer of ``/v1/complete``."""
+
     elements: list[Element]
 
 
 class Health(BaseModel):
+    """Answer of the health checks."""
+
     status: str
 
 
 class Problem(BaseModel):
-    error: str = Field(description="a sentence")
+    """An error."""
+
+    error: str = Field(description="what is wrong, as a sentence")

@@ -1,3 +1,21 @@
-"""Ragged batches of sets: the one data structure that everything else takes and gives."""
+"""Ragged batches of sets: the data structure that all layers, models and estimators take and return."""
 
-from .ragged import Sets as Sets
+from .arrays import as_tensor, flatten_arrays
+from .batch import Sets, collate
+from .selection import to_offsets
+from .tables import Grouped, group_anndata, group_frame, group_rows, is_missing
+from .validation import check_finite
+
+__all__ = [
+    "Grouped",
+    "Sets",
+    "as_tensor",
+    "check_finite",
+    "collate",
+    "flatten_arrays",
+    "group_anndata",
+    "group_frame",
+    "group_rows",
+    "is_missing",
+    "to_offsets",
+]

@@ -1,4 +1,4 @@
-"""Validation of sets: it happens here and only here. Every message names what was found, where, and what was wanted."""
+"""Validation of sets, done once where data enters. Every message names what was found, where, and what is expected."""
 
 from __future__ import annotations
 
@@ -6,54 +6,69 @@ import torch
 from torch import Tensor
 
 
-def check_parts(values: Tensor, offsets: Tensor, element_ids: Tensor | None, weights: Tensor | None) -> None:
-    """Raises a ValueError where the four parts of a batch do not fit together."""
+def check_parts(
+    values: Tensor,
+    offsets: Tensor,
+    element_ids: Tensor | None,
+    weights: Tensor | None,
+    *,
+    ensure_finite: bool = True,
+) -> None:
+    """Raise a ValueError where the four parts of a batch do not fit together."""
     for name, part in (("values", values), ("offsets", offsets), ("element_ids", element_ids), ("weights", weights)):
-        if part is not None and not isinstance(part, Tensor):
+        if part is None and name in ("element_ids", "weights"):
+            continue
+        if not isinstance(part, Tensor):
             raise ValueError(
                 f"{name} must be a torch.Tensor, found {type(part).__name__}. "
                 "Sets.from_list takes arrays, nested lists and tensors."
             )
-        if part is not None and part.device != values.device:
+        if part.layout != torch.strided:
             raise ValueError(
-                f"all parts of a batch must lie on one device: values are on {values.device}, {name} on {part.device}."
+                f"{name} must be a dense tensor, found layout {part.layout}: see Sets.from_csr and Sets.from_nested."
+            )
+        if part.device != values.device:
+            raise ValueError(
+                f"all parts of a batch must be on one device: values are on {values.device}, {name} on {part.device}."
             )
     if values.ndim == 0:
         raise ValueError("values must have the elements on their first axis, (N, ...); found a single number.")
     if 0 in values.shape[1:]:
         raise ValueError(
-            f"elements need at least one feature, found values of shape {tuple(values.shape)}: a zero-width element "
-            "says nothing. Give a constant column if only the number of elements matters."
+            f"elements need at least one feature, found values of shape {tuple(values.shape)}. "
+            "Give a constant column if only the number of elements matters."
         )
-    check_element_ids(element_ids, values)
+    if values.device.type == "meta":  # shapes without numbers: nothing more can be checked, and nothing is read
+        return
+    _check_element_ids(element_ids, values)
     total = values.shape[0] if element_ids is None else element_ids.shape[0]
-    check_offsets(offsets, total)
-    check_finite(values, offsets if element_ids is None else None)
-    check_weights(weights, offsets, total)
+    _check_offsets(offsets, total)
+    if ensure_finite:
+        check_finite(values, offsets if element_ids is None else None)
+    _check_weights(weights, offsets, total)
 
 
-def check_offsets(offsets: Tensor, total: int) -> None:
-    """Offsets are integers that begin with 0, never fall, and end at the number of elements."""
+def _check_offsets(offsets: Tensor, total: int) -> None:
+    """Offsets are integers that begin with 0, never decrease, and end at the number of elements."""
     if offsets.ndim != 1 or offsets.shape[0] == 0 or offsets.is_floating_point() or offsets.dtype == torch.bool:
         raise ValueError(
             f"offsets must be a vector of B + 1 integers, found shape {tuple(offsets.shape)} of {offsets.dtype}."
         )
-    offsets = offsets.long()  # differences of unsigned numbers do not fall below 0
+    offsets = offsets.long()
     if int(offsets[0]) != 0:
         raise ValueError(f"offsets must begin with 0, found {int(offsets[0])}.")
-    falls = (offsets.diff() < 0).nonzero()
+    falls = (offsets[1:] < offsets[:-1]).nonzero()  # compared, not subtracted: a difference may overflow
     if len(falls):
         b = int(falls[0])
         raise ValueError(
-            f"offsets must not fall: set {b} would begin at {int(offsets[b])} and end at {int(offsets[b + 1])}, "
-            f"a negative size of {int(offsets[b + 1] - offsets[b])}."
+            f"offsets must not decrease: set {b} would begin at {int(offsets[b])} and end at {int(offsets[b + 1])}, "
+            f"a negative size of {int(offsets[b + 1]) - int(offsets[b])}."
         )
     if int(offsets[-1]) != total:
         raise ValueError(f"offsets end at {int(offsets[-1])}, but there are {total} elements.")
 
 
-def check_element_ids(element_ids: Tensor | None, values: Tensor) -> None:
-    """An element_ids points at rows of values."""
+def _check_element_ids(element_ids: Tensor | None, values: Tensor) -> None:
     if element_ids is None:
         return
     if element_ids.ndim != 1 or element_ids.dtype not in (torch.int64, torch.int32):
@@ -64,15 +79,26 @@ def check_element_ids(element_ids: Tensor | None, values: Tensor) -> None:
     if len(bad):
         n = int(bad[0])
         raise ValueError(
-            f"element_ids[{n}] is {int(element_ids[n])}, but there are {values.shape[0]} distinct elements (0..{len(values) - 1})."
+            f"element_ids[{n}] is {int(element_ids[n])}, but there are {values.shape[0]} distinct elements "
+            f"(0..{len(values) - 1})."
         )
 
 
-def check_finite(values: Tensor, offsets: Tensor | None, name: str = "values") -> None:
-    """NaN and infinity are errors that name the set and the element."""
+def check_finite(values: Tensor, offsets: Tensor | None = None, name: str = "values") -> None:
+    """Raise a ValueError that names the set and the element of the first NaN or infinity.
+
+    Parameters
+    ----------
+    values : Tensor
+        (N, ...)
+    offsets : Tensor, optional
+        (B + 1,) to name the set; without it the row is named.
+    name : str, default="values"
+        What the numbers are called in the message.
+    """
     if not values.is_floating_point() or values.numel() == 0:
         return
-    # NaN and ±inf survive a sum with 0 as factor: one pass and no temporary of the size of the values.
+    # A sum is finite only if all its terms are: one pass, and no temporary of the size of the values.
     if bool(torch.isfinite(values.detach().sum())) or bool(torch.isfinite(values).all()):
         return
     row = int((~torch.isfinite(values)).flatten(1 if values.ndim > 1 else 0).nonzero()[0, 0])
@@ -87,8 +113,8 @@ def check_finite(values: Tensor, offsets: Tensor | None, name: str = "values") -
     )
 
 
-def check_weights(weights: Tensor | None, offsets: Tensor, total: int) -> None:
-    """Weights are one finite number for each element, not below zero."""
+def _check_weights(weights: Tensor | None, offsets: Tensor, total: int) -> None:
+    """Weights are one finite number per element, not below zero."""
     if weights is None:
         return
     if weights.shape != (total,) or not weights.is_floating_point():

@@ -1,11 +1,23 @@
-"""One readable training loop for sets: exact to resume, balanced by elements, at home under torchrun."""
+"""One training loop for sets: any source of batches, exact resume, data parallel under torchrun."""
 
-from .batches import Batch as Batch
-from .batches import balanced as balanced
-from .checkpoint import CheckpointError as CheckpointError
-from .loop import evaluate as evaluate
-from .loop import split_rows as split_rows
-from .loop import train as train
-from .memory import keep_memory as keep_memory
-from .run import History as History
-from .run import TrainingError as TrainingError
+from .batches import Batch, BatchSource, balanced, split_rows
+from .checkpoint import CheckpointError, checkpoint_seed
+from .loop import Loss, evaluate, train
+from .process_state import keep_memory, seeded
+from .run import History, TrainingError
+
+__all__ = [
+    "Batch",
+    "BatchSource",
+    "CheckpointError",
+    "History",
+    "Loss",
+    "TrainingError",
+    "balanced",
+    "checkpoint_seed",
+    "evaluate",
+    "keep_memory",
+    "seeded",
+    "split_rows",
+    "train",
+]

@@ -1,56 +1,140 @@
-"""Checkpoints: one safetensors file, written to a temporary name and renamed. Never pickle."""
+"""Checkpoint files: safetensors with a checksum over the whole file, and the previous one kept. Never pickle."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
 from torch import Tensor
 
-_FORMAT = "deepsets-checkpoint-1"
+from ..files import atomic_path
+
+_FORMAT = "deepsets-checkpoint-2"
+NAME, _PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensors"
+_NO_CHECKSUM = "0" * 64  # stands in the file while its checksum is computed
+
+Content = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be read, or belongs to another training."""
+    """A checkpoint cannot be read, or belongs to another training."""
 
 
-def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """Writes tensors and JSON-able facts so that after a crash either the old file or the new one is there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")  # one name: what a killed process left is overwritten
-    try:
-        copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-        save_file(copies, temporary, metadata={"format": _FORMAT, "facts": json.dumps(facts)})
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
+class _DamagedError(CheckpointError):
+    """A checkpoint whose bytes are not those that were written."""
+
+
+def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any], *, keep_previous: bool = True) -> None:
+    """Write a checkpoint. After a crash either the old file or the new one is there.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    tensors : dict
+        Named tensors.
+    facts : dict
+        JSON-able values.
+    keep_previous : bool, default=True
+        Whether the file that is replaced is kept under the name of the previous checkpoint.
+    """
+    copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    metadata = {"format": _FORMAT, "checksum": _NO_CHECKSUM, "facts": json.dumps(facts)}
+    content = safetensors.torch.save(copies, metadata)
+    content = content.replace(_NO_CHECKSUM.encode(), hashlib.sha256(content).hexdigest().encode(), 1)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+        if keep_previous and path.exists():
+            _link(path, path.with_name(_PREVIOUS))
+
+
+def _link(path: Path, name: Path) -> None:
+    """Give a file a second name, as a copy where the file system has no links."""
+    with atomic_path(name) as temporary:
         temporary.unlink(missing_ok=True)
+        try:
+            os.link(path, temporary)
+        except OSError:
+            shutil.copyfile(path, temporary)
 
 
-def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and facts of a checkpoint."""
+def load(path: Path) -> Content:
+    """Read a checkpoint, and verify its checksum."""
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != _FORMAT:
-                raise CheckpointError(
-                    f"{path} is not a checkpoint of this library: found format {metadata.get('format')!r}, "
-                    f"wanted {_FORMAT!r}."
-                )
-            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(metadata["facts"])
-    except (SafetensorError, OSError, KeyError, json.JSONDecodeError) as error:
-        raise CheckpointError(
-            f"{path} cannot be read as a checkpoint, it may be cut short or damaged: {error}"
-        ) from None
+        content = path.read_bytes()
+        length = int.from_bytes(content[:8], "little")
+        metadata = json.loads(content[8 : 8 + length]).get("__metadata__", {})
+        if metadata.get("format") != _FORMAT:
+            raise CheckpointError(
+                f"{path} is not a checkpoint of this version: found format {metadata.get('format')!r}, expected "
+                f"{_FORMAT!r}. Choose another folder, or delete it to start again."
+            )
+        checksum = metadata["checksum"]
+        if hashlib.sha256(content.replace(checksum.encode(), _NO_CHECKSUM.encode(), 1)).hexdigest() != checksum:
+            raise _DamagedError(f"{path} is damaged: its content does not match its checksum.")
+        return safetensors.torch.load(content), json.loads(metadata["facts"])
+    except (SafetensorError, OSError, KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        raise _DamagedError(f"{path} cannot be read as a checkpoint, it may be cut short or damaged: {error}") from None
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load_latest(folder: Path) -> tuple[Content | None, bool]:
+    """Read the newest checkpoint of a folder that is not damaged.
+
+    Returns
+    -------
+    content : tuple or None
+        Tensors and facts; None if the folder has no checkpoint.
+    newest : bool
+        False if the newest checkpoint is damaged and the previous one was read, with a warning.
+    """
+    path, previous = folder / NAME, folder / _PREVIOUS
+    if not path.exists():
+        return None, True
+    try:
+        return load(path), True
+    except _DamagedError as error:
+        if not previous.exists():
+            raise
+        try:
+            content = load(previous)
+        except CheckpointError as second:
+            raise CheckpointError(f"{error} The previous checkpoint cannot be used either: {second}") from None
+        warnings.warn(f"{error} Training goes on from the previous checkpoint, {previous}.", stacklevel=2)
+        return content, False
+
+
+def checkpoint_seed(folder: str | Path) -> int | None:
+    """The seed of the training whose checkpoint is in a folder.
+
+    A training without a seed of its own needs it to be resumed: batches, splits and dropout follow from it.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The `checkpoint_dir` of the training.
+
+    Returns
+    -------
+    int or None
+        None if the folder has no checkpoint.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the training that resumes warns of a damaged checkpoint
+        content, _ = load_latest(Path(folder))
+    return None if content is None else int(content[1]["identity"]["seed"])
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Content:
     """The state of an optimizer as named tensors and plain numbers."""
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
@@ -65,7 +149,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tenso
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
-    """The reverse of `optimizer_tensors`."""
+    """Restore what `optimizer_tensors` returned."""
     state: dict[int, dict[str, Any]] = {}
     for key, value in [*tensors.items(), *numbers.items()]:
         number, name = key.split(".", 1)

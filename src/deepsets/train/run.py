@@ -1,54 +1,77 @@
-"""Where a training stands: all that a checkpoint must hold beside the data."""
+"""State of a training: everything that a checkpoint holds beside the data."""
 
 from __future__ import annotations
 
 import json
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
+from ..files import atomic_path
 from . import checkpoint
 from .schedule import Rate
 
 History = list[dict[str, float]]
-_PLACE = ("epoch", "step", "finished", "best_loss", "bad", "loss_sum", "loss_count")
+_POSITION = ("epoch", "step", "steps", "finished", "best_loss", "bad", "loss_sum", "loss_count")
 
 
 class TrainingError(RuntimeError):
-    """Training cannot go on."""
+    """Training cannot continue."""
 
 
 class Run:
-    """Counts steps and epochs, keeps the best weights, writes the log and the checkpoint, takes them up again."""
+    """Counts steps and epochs, keeps the best and the averaged weights, writes log and checkpoints, and resumes.
+
+    Parameters
+    ----------
+    model, opt, rate : nn.Module, Optimizer, Rate
+        What is trained, and how.
+    average : float
+        Share of the moving average of the weights that is kept at each step; 0 for no average.
+    folder : Path or None
+        Folder of the checkpoint and the log.
+    identity : dict
+        JSON-able settings. Only a checkpoint with the same ones is resumed.
+    """
 
     def __init__(
-        self, model: nn.Module, opt: torch.optim.Optimizer, rate: Rate, folder: Path | None, identity: dict[str, Any]
+        self,
+        model: nn.Module,
+        opt: torch.optim.Optimizer,
+        rate: Rate,
+        average: float,
+        folder: Path | None,
+        identity: dict[str, Any],
     ) -> None:
         self.model, self.opt, self.rate, self.folder, self.identity = model, opt, rate, folder, identity
-        self.epoch, self.step, self.finished = 0, 0, False
+        self.epoch, self.step, self.steps, self.finished = 0, 0, 0, False
         self.history: History = []
         self.best: dict[str, Tensor] | None = None
+        self.average = average
+        self.averaged = _copy(model.state_dict()) if average else None
         self.best_loss, self.bad = math.inf, 0
         self.loss_sum, self.loss_count, self.seconds = 0.0, 0.0, 0.0
+        self._keep_previous = True
         self._clock = self._saved = time.monotonic()
 
-    @property
-    def path(self) -> Path | None:
-        """The checkpoint."""
-        return None if self.folder is None else self.folder / "checkpoint.safetensors"
-
-    def close_step(self, summed: float, number: float) -> None:
-        """One step is done: the sum of its losses, and their number."""
-        self.step += 1
-        self.loss_sum += summed
-        self.loss_count += number
+    def close_step(self, loss_sum: float, loss_count: float) -> None:
+        """Count a step, and let the averaged weights follow."""
+        if self.averaged is not None:
+            # The first steps move far: an average over few steps is kept for a shorter time.
+            keep = min(self.average, (1 + self.steps) / (10 + self.steps))
+            _follow(self.averaged, self.model.state_dict(), keep)
+        self.step, self.steps = self.step + 1, self.steps + 1
+        self.loss_sum += loss_sum
+        self.loss_count += loss_count
 
     def close_epoch(self, rate: float, validation: float | None, patience: int | None) -> dict[str, float]:
-        """One epoch is done: its numbers. Keeps the best weights, and counts epochs without better ones."""
+        """Count an epoch, keep the best weights, and return the numbers of the epoch."""
         now = time.monotonic()
         self.seconds, self._clock = self.seconds + now - self._clock, now
         loss = self.loss_sum / (self.loss_count or 1.0)
@@ -57,7 +80,7 @@ class Run:
             numbers["validation"] = validation
             if validation < self.best_loss:
                 self.best_loss, self.bad = validation, 0
-                self.best = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+                self.best = _copy(self.model.state_dict() if self.averaged is None else self.averaged)
             else:
                 self.bad += 1
                 self.finished = patience is not None and self.bad >= patience
@@ -65,17 +88,33 @@ class Run:
         self.epoch, self.step, self.loss_sum, self.loss_count = self.epoch + 1, 0, 0.0, 0.0
         return numbers
 
-    def start_log(self) -> None:
-        """The log of the epochs that the checkpoint knows: those after it come again."""
-        if self.folder is None:
+    @contextmanager
+    def averaged_weights(self) -> Iterator[None]:
+        """Put the averaged weights, where there are some, into the model during the block."""
+        if self.averaged is None:
+            yield
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        temporary = self.folder / ".log.jsonl.tmp"
-        temporary.write_text("".join(json.dumps(numbers) + "\n" for numbers in self.history))
-        temporary.replace(self.folder / "log.jsonl")
+        current = _copy(self.model.state_dict())
+        self.model.load_state_dict(self.averaged)
+        try:
+            yield
+        finally:
+            self.model.load_state_dict(current)
+
+    def use_final_weights(self) -> None:
+        """Put the weights of the best validation loss, or else the averaged ones, into the model."""
+        final = self.averaged if self.best is None else self.best
+        if final is not None:
+            self.model.load_state_dict(final)
+
+    def start_log(self) -> None:
+        """Write the log of the epochs in the checkpoint; later ones are repeated."""
+        if self.folder is not None:
+            with atomic_path(self.folder / "log.jsonl") as temporary:
+                temporary.write_text("".join(json.dumps(numbers) + "\n" for numbers in self.history))
 
     def log(self, numbers: dict[str, float]) -> None:
-        """A line in `log.jsonl`, and in TensorBoard's format where that is installed."""
+        """Append a line to `log.jsonl`, and to TensorBoard's files where that is installed."""
         if self.folder is None:
             return
         with (self.folder / "log.jsonl").open("a") as file:
@@ -93,13 +132,12 @@ class Run:
         return self.folder is not None and time.monotonic() - self._saved > seconds
 
     def save(self) -> None:
-        """Writes the checkpoint."""
-        if self.path is None:
+        """Write the checkpoint."""
+        if self.folder is None:
             return
         moments, numbers = checkpoint.optimizer_tensors(self.opt)
-        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
-        tensors |= {f"optimizer.{k}": v for k, v in moments.items()}
-        tensors |= {f"best.{k}": v for k, v in (self.best or {}).items()}
+        groups = {"model": self.model.state_dict(), "optimizer": moments, "best": self.best, "averaged": self.averaged}
+        tensors = {f"{group}.{k}": v for group, named in groups.items() for k, v in (named or {}).items()}
         self._saved = time.monotonic()
         facts = {
             "identity": self.identity,
@@ -107,49 +145,65 @@ class Run:
             "rate": self.rate.state,
             "history": self.history,
             "seconds": self.seconds + self._saved - self._clock,
-        } | {name: getattr(self, name) for name in _PLACE}
-        checkpoint.save(self.path, tensors, facts)
+        } | {name: getattr(self, name) for name in _POSITION}
+        checkpoint.save(self.folder / checkpoint.NAME, tensors, facts, keep_previous=self._keep_previous)
+        self._keep_previous = True
 
     def resume(self) -> None:
-        """Goes on from the checkpoint, if there is one."""
-        if self.path is None or not self.path.exists():
+        """Continue from the checkpoint, if there is one."""
+        content, newest = (None, True) if self.folder is None else checkpoint.load_latest(self.folder)
+        if content is None:
             return
-        tensors, facts = checkpoint.load(self.path)
+        tensors, facts = content
         self._check_identity(facts["identity"], tensors)
-        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "best": {}}
+        groups: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}, "best": {}, "averaged": {}}
         for key, tensor in tensors.items():
-            room, name = key.split(".", 1)
-            parts[room][name] = tensor
-        self.model.load_state_dict(parts["model"])
-        checkpoint.restore_optimizer(self.opt, parts["optimizer"], facts["optimizer"])
-        self.best = parts["best"] or None
+            group, name = key.split(".", 1)
+            groups[group][name] = tensor
+        self.model.load_state_dict(groups["model"])
+        checkpoint.restore_optimizer(self.opt, groups["optimizer"], facts["optimizer"])
+        own = self.model.state_dict()
+        self.best = {k: t.to(own[k].device) for k, t in groups["best"].items()} or None
+        self.averaged = {k: t.to(own[k].device) for k, t in groups["averaged"].items()} or None
         self.rate.state, self.history, self.seconds = facts["rate"], facts["history"], facts["seconds"]
-        for name in _PLACE:
+        for name in _POSITION:
             setattr(self, name, facts[name])
+        self._keep_previous = newest  # a damaged checkpoint must not take the place of the previous one
 
-    def _check_identity(self, theirs: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """A checkpoint is taken up only by the training that wrote it."""
-        other = [f"{k} {theirs.get(k)!r}, here {v!r}" for k, v in self.identity.items() if theirs.get(k) != v]
-        found = {k.removeprefix("model."): tuple(t.shape) for k, t in tensors.items() if k.startswith("model.")}
+    def _check_identity(self, found: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Refuse the checkpoint of another training."""
+        names = dict.fromkeys([*found, *self.identity])
+        here = json.loads(json.dumps(self.identity))  # tuples are lists in the file
+        other = [f"{k} {found.get(k)!r}, here {here.get(k)!r}" for k in names if found.get(k) != here.get(k)]
+        shapes = {k.removeprefix("model."): tuple(t.shape) for k, t in tensors.items() if k.startswith("model.")}
         wanted = {k: tuple(t.shape) for k, t in self.model.state_dict().items()}
-        odd = [k for k in [*wanted, *found] if wanted.get(k) != found.get(k)]
-        other += [f"weights {k!r} of shape {found.get(k)}, here {wanted.get(k)}" for k in odd[:1]]
+        odd = [k for k in [*wanted, *shapes] if wanted.get(k) != shapes.get(k)]
+        other += [f"weights {k!r} of shape {shapes.get(k)}, here {wanted.get(k)}" for k in odd[:1]]
         if other:
             raise checkpoint.CheckpointError(
-                f"{self.path} belongs to another training: it has {'; '.join(other)}. "
-                "Choose another folder, or delete the checkpoint to start anew."
+                f"the checkpoint in {self.folder} belongs to another training: it has {'; '.join(other)}. "
+                "Choose another folder, or delete the checkpoint to start again."
             )
 
     def fail(self, what: str, value: float) -> NoReturn:
-        """The loss, or a gradient, is not a number any more."""
-        has = self.path is not None and self.path.exists()
+        """Stop because the loss or a gradient is not a finite number."""
+        has = self.folder is not None and (self.folder / checkpoint.NAME).exists()
         raise TrainingError(
             f"the {what} became {value} in epoch {self.epoch}, step {self.step}: the weights or inputs have grown out "
-            "of range. Try a smaller learning rate, or look at the scale of the features and targets."
-            + (f" The last good checkpoint is kept in {self.path}." if has else "")
+            "of range. Try a smaller learning rate, or check the scale of the features and targets."
+            + (f" The last good checkpoint is kept in {self.folder}." if has else "")
         )
 
-    def use_best(self) -> None:
-        """Puts the weights with the best validation loss into the model, where there was validation."""
-        if self.best is not None:
-            self.model.load_state_dict(self.best)
+
+def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in state.items()}
+
+
+@torch.no_grad()
+def _follow(averaged: dict[str, Tensor], state: dict[str, Tensor], keep: float) -> None:
+    """Move the average towards the weights, running statistics of batch norms included; counters are copied."""
+    floating = [name for name, tensor in state.items() if tensor.is_floating_point()]
+    if floating:
+        torch._foreach_lerp_([averaged[n] for n in floating], [state[n] for n in floating], 1 - keep)
+    for name in state.keys() - set(floating):
+        averaged[name].copy_(state[name])

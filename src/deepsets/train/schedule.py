@@ -1,4 +1,4 @@
-"""Learning rates over time, as factors of the one the user gave."""
+"""Learning-rate schedules, as factors of the rate that the user gave."""
 
 from __future__ import annotations
 
@@ -9,14 +9,23 @@ Schedule = Literal["cosine", "constant", "plateau"]
 
 
 class Rate:
-    """The factor of the learning rate when a share `done` of the training is over.
+    """Factor of the learning rate when a share `done` of the training is over.
 
+    Parameters
+    ----------
+    kind : {"cosine", "constant", "plateau"}
+        All schedules rise linearly during the warm-up. Then ``cosine`` falls to 0, ``constant`` stays, and
+        ``plateau`` halves whenever the validation loss has not improved for `patience` epochs.
+    warmup : float
+        Share of the training, in [0, 1).
+    patience : int, default=5
+        See ``plateau``.
+
+    Examples
+    --------
     >>> rate = Rate("cosine", warmup=0.1)
     >>> [round(rate(done), 3) for done in (0.05, 0.1, 0.55, 1)]
     [0.5, 1.0, 0.5, 0.0]
-
-    All schedules rise linearly over the share `warmup`. Then ``cosine`` falls to 0, ``constant`` stays, and
-    ``plateau`` halves whenever the validation loss has not improved for `patience` epochs.
     """
 
     def __init__(self, kind: Schedule, warmup: float, patience: int = 5) -> None:
@@ -28,7 +37,7 @@ class Rate:
         self.state: dict[str, float] = {"factor": 1.0, "best": math.inf, "bad": 0}
 
     def __call__(self, done: float) -> float:
-        """The factor, between 0 and 1."""
+        """Factor between 0 and 1."""
         if done < self.warmup:
             return done / self.warmup
         if self.kind == "cosine":
@@ -36,7 +45,7 @@ class Rate:
         return self.state["factor"]
 
     def after_epoch(self, loss: float) -> None:
-        """Looks at the validation loss (plateau only)."""
+        """Take note of the validation loss of an epoch (plateau only)."""
         if self.kind != "plateau":
             return
         if loss < self.state["best"]:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from deepsets import distributed as scale
+from deepsets import distributed
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("pandas")
@@ -34,8 +34,8 @@ def two_nodes():
 def test_ray_gives_the_same_bytes_and_survives_the_loss_of_actors_and_of_a_machine(two_nodes, tmp_path):
     cluster, other = two_nodes
     table = shards(rows(3000, 40), tmp_path / "t", group=50)
-    options = {"by": "box", "part": 50}
-    scale.pool(model(["max", "std"]), table, tmp_path / "alone.parquet", engine=ALONE, **options)
+    options = {"by": "box", "part_size": 50}
+    distributed.pool(model(["max", "std"]), table, tmp_path / "alone.parquet", engine=ALONE, **options)
     hit = []
 
     def trouble(_):
@@ -46,14 +46,14 @@ def test_ray_gives_the_same_bytes_and_survives_the_loss_of_actors_and_of_a_machi
             cluster.remove_node(other, allow_graceful=False)
             hit.append("node")
 
-    engine = scale.Engine("ray", workers=2)
-    facts = scale.pool(model(["max", "std"]), table, tmp_path / "o.parquet", engine=engine, progress=trouble, **options)
+    engine = distributed.Engine("ray", workers=2)
+    facts = distributed.pool(model(["max", "std"]), table, tmp_path / "o.parquet", engine=engine, progress=trouble, **options)
     assert len(hit) == 2 and (facts["sets"], facts["members"]) == (40, 3000)
     assert (tmp_path / "o.parquet").read_bytes() == (tmp_path / "alone.parquet").read_bytes()
     frame = rows(20, 3)
     frame.loc[3, "x1"] = float("nan")
     with pytest.raises(ValueError, match=r"the first is 'x1' of set"):  # the sentence comes through the cluster
-        scale.pool(model("sum"), shards(frame, tmp_path / "bad"), tmp_path / "b.parquet", by="box", engine=engine)
+        distributed.pool(model("sum"), shards(frame, tmp_path / "bad"), tmp_path / "b.parquet", by="box", engine=engine)
 
 
 def _actor(cluster) -> int:

@@ -23,7 +23,7 @@ EVERY_POOL = ("sum", "mean", "sqrt", "max", "min", "std", "logsumexp")
 
 def deepset(pool, pooled: int = 8, **options) -> nn.DeepSet:
     z = 2 if options.get("condition") else 0
-    rho = nn.mlp(pooled + bool(options.get("size")) + z, 16, 2)
+    rho = nn.mlp(pooled + bool(options.get("append_size")) + z, 16, 2)
     return nn.DeepSet(nn.mlp(3 + z, 16, 8), rho, pool, **options)
 
 
@@ -226,7 +226,7 @@ def onnx_run(session, sets: Sets, *z: Tensor) -> Tensor:
     parts |= {"z": z[0]} if z else {}
     feed = {name: part.numpy() for name, part in parts.items() if part is not None}
     assert [entry.name for entry in session.get_inputs()] == list(feed)
-    return torch.from_numpy(session.run(["answer"], feed)[0])
+    return torch.from_numpy(session.run(["output"], feed)[0])
 
 
 ONNX_CASES = [(name, "plain") for name in ("all poolings", "z", "stack sum", "stack mean", "stack max")]

@@ -12,7 +12,7 @@ from http.client import HTTPConnection
 import uvicorn
 
 from deepsets.serve import Limits, create_app
-from deepsets.serve.server import _protocol
+from deepsets.serve.server import http_protocol
 
 
 class Client:
@@ -46,7 +46,7 @@ def running(models, limits=None, **options):
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     app = create_app(models, limits, **options)
-    config = uvicorn.Config(app, http=_protocol(limits.headers), ws="none", log_config=None, access_log=False)
+    config = uvicorn.Config(app, http=http_protocol(limits), ws="none", log_config=None, access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

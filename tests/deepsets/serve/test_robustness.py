@@ -14,8 +14,8 @@ import pytest
 
 from deepsets.expand import BayesianSets
 from deepsets.serve import Limits, served
-from deepsets.serve.batching import Batching
-from deepsets.serve.limits import Refused
+from deepsets.serve.limits import RequestError
+from deepsets.serve.scheduler import Scheduler
 from tests.deepsets.serve.serving import running
 
 SETS = [["lion", "tiger", "puma"], ["tiger", "puma", "lynx"], ["oak", "elm", "fir"]]
@@ -34,6 +34,9 @@ class Slow(BayesianSets):
         if self.seconds and "lynx" in queries[0]:
             time.sleep(self.seconds)
         return super().scores(queries, z)
+
+
+ROOT = Path(__file__).parents[3]
 
 
 def new(kind=BayesianSets):
@@ -192,7 +195,7 @@ def test_a_client_that_leaves_is_forgotten():
         assert 'status="499"} 5.0' in api.get("/metrics")[2]
 
 
-def test_batching_keeps_order_and_separates_kinds_and_failures():
+def test_the_scheduler_keeps_order_and_separates_kinds_and_failures():
     def answer(questions):
         calls.append(list(questions))
         if "bad" in questions:
@@ -200,19 +203,24 @@ def test_batching_keeps_order_and_separates_kinds_and_failures():
         return [q.upper() for q in questions]
 
     async def main():
-        batching = Batching(Limits(queue=6))
+        scheduler = Scheduler(Limits(queue=12))
+
+        def submit(kind, question, client):
+            asked = scheduler.submit(kind, answer, question, max_batch=3, client=client)
+            return asyncio.create_task(asked)
+
         asks = [
-            asyncio.create_task(batching.ask(kind, 3, answer, q))
-            for kind, q in (("a", "x"), ("b", "y"), ("a", "bad"), ("a", "z"), ("a", "w"), ("b", "gone"))
-        ]
+            submit(kind, q, client)
+            for kind, q, client in (
+                ("a", "x", 1), ("b", "y", 2), ("a", "bad", 3), ("a", "z", 4), ("a", "w", 5), ("b", "gone", 6),
+            )
+        ]  # fmt: skip
         await asyncio.sleep(0)
         asks[-1].cancel()
         await asyncio.sleep(0)
-        asks.append(asyncio.create_task(batching.ask("b", 3, answer, "v")))  # takes the place of the one that left
+        asks.append(submit("b", "v", 7))
         await asyncio.sleep(0)
-        with pytest.raises(Refused, match="6 requests wait already"):
-            await batching.ask("a", 3, answer, "too many")
-        worker = asyncio.create_task(batching.work())
+        worker = asyncio.create_task(scheduler.run())
         found = await asyncio.gather(*asks, return_exceptions=True)
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
@@ -223,6 +231,106 @@ def test_batching_keeps_order_and_separates_kinds_and_failures():
     assert [found[i] for i in (0, 1, 3, 4, 6)] == ["X", "Y", "Z", "W", "V"]
     assert str(found[2]) == "bad" and isinstance(found[5], asyncio.CancelledError)
     assert calls == [["x", "bad", "z"], ["x"], ["bad"], ["z"], ["y", "v"], ["w"]]
+
+
+def test_a_full_queue_refuses_and_one_client_cannot_fill_it():
+    async def main():
+        scheduler = Scheduler(Limits(queue=6))
+
+        async def submit(client):
+            return await scheduler.submit("kind", lambda questions: questions, client, client=client)
+
+        tasks = [asyncio.create_task(submit("greedy")) for _ in range(3)]
+        tasks.append(asyncio.create_task(submit("other")))
+        await asyncio.sleep(0)
+        with pytest.raises(RequestError, match="4 requests are waiting already"):
+            await submit("greedy")
+        tasks += [asyncio.create_task(submit(name)) for name in "ab"]
+        await asyncio.sleep(0)
+        with pytest.raises(RequestError, match="6 requests are waiting already") as error:
+            await submit("c")
+        assert error.value.status == 429
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_expensive_requests_do_not_delay_cheap_ones():
+    def work(questions):
+        time.sleep(sum(questions))
+        return questions
+
+    async def main():
+        scheduler = Scheduler(Limits())
+        worker = asyncio.create_task(scheduler.run())
+        expensive = [asyncio.create_task(scheduler.submit("fits", work, 0.3, units=100, client=i)) for i in range(4)]
+        await asyncio.sleep(0.05)
+        order = []
+        for _ in range(5):
+            await scheduler.submit("scores", work, 0.001, client="cheap")
+            order.append(sum(task.done() for task in expensive))
+        await asyncio.gather(*expensive)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+        return order
+
+    assert asyncio.run(main())[-1] <= 1  # five cheap answers came while the first expensive ones were computed
+
+
+def test_a_request_that_would_exceed_the_time_limit_is_refused():
+    async def main():
+        scheduler = Scheduler(Limits(timeout=1.0))
+        worker = asyncio.create_task(scheduler.run())
+        await scheduler.submit("fits", lambda questions: time.sleep(0.1) or questions, 1, units=10)
+        with pytest.raises(RequestError, match=r"would take about .* seconds, more than the limit of 1") as error:
+            await scheduler.submit("fits", lambda questions: questions, 1, units=10_000)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+        return error.value.status
+
+    assert asyncio.run(main()) == 413
+
+
+def test_idle_connections_beyond_the_limit_are_closed_oldest_first():
+    with running([new()], Limits(connections=5)) as api:
+        idle = [api.connect() for _ in range(20)]
+        time.sleep(0.3)
+        quick(api)
+        idle[0].settimeout(5)
+        assert idle[0].recv(10) == b""
+        for connection in idle:
+            connection.close()
+        quick(api)
+
+
+@pytest.mark.parametrize("hosts", [b"", b"host: localhost\r\nhost: localhost\r\n"])
+def test_a_request_needs_exactly_one_host(api, hosts):
+    with api.connect() as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\n" + hosts + b"\r\n")
+        assert b"400" in connection.recv(10_000).split(b"\r\n")[0]
+
+
+def test_any_loopback_address_is_a_loopback_name(api):
+    assert api.get("/healthz", {"host": "127.0.0.2:8000"})[0] == 200
+    assert api.get("/healthz", {"host": "[::1]:8000"})[0] == 200
+    assert api.get("/healthz", {"host": "example.org"})[0] == 421
+
+
+def test_a_log_that_nobody_reads_stops_nobody():
+    import logging
+    import os
+
+    from deepsets.serve import BackgroundHandler
+
+    read, write = os.pipe()
+    handler = BackgroundHandler(os.fdopen(write, "w"), capacity=10)
+    start = time.perf_counter()
+    for _ in range(5000):
+        handler.emit(logging.LogRecord("x", logging.INFO, "", 0, "a line of some length " * 10, (), None))
+    assert time.perf_counter() - start < 5
+    os.close(read)
 
 
 COMMAND = """
@@ -238,7 +346,7 @@ app(sys.argv[1:])
 
 def start(*options):
     command = [sys.executable, "-c", COMMAND, "serve", *options]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3]), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [ROOT, ROOT / "src"])), "OMP_NUM_THREADS": "1"}
     environment.pop("DEEPSETS_TOKEN", None)
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
@@ -282,6 +390,6 @@ def test_the_command_refuses_other_machines_without_a_token(tmp_path):
     assert found.exit_code == 1 and "0.0.0.0 can be reached from other machines: give a token" in found.output
     (tmp_path / "token").write_text("short\n")
     found = CliRunner().invoke(app, ["serve", "--token-file", str(tmp_path / "token")])
-    assert found.exit_code == 1 and "at least 16 characters" in found.output
+    assert found.exit_code == 1 and "at least 16 printable ASCII characters" in found.output
     found = CliRunner().invoke(app, ["serve", str(tmp_path / "nothing")])
     assert found.exit_code == 1 and "does not exist: wanted a model folder" in found.output

@@ -7,8 +7,8 @@ from deepsets import save
 from deepsets.estimators import MemberClassifier, OddOneOut, SetClassifier, SetRegressor
 from deepsets.expand import BayesianSets, NearestVectors
 from deepsets.serve import Limits, check_address, create_app, load, served
-from deepsets.serve.expanders import Query
-from deepsets.serve.static import page_files
+from deepsets.serve.expanders import ExpansionQuery as Query
+from deepsets.serve.page_files import page_files
 from tests.deepsets.serve.serving import running
 
 BEASTS = ["lion", "tiger", "puma", "leopard", "lynx"]
@@ -63,7 +63,7 @@ def test_models_are_described(api):
 
 def test_expand_answers_as_in_process(api, models):
     for model in models[:2]:
-        for query, k, exclude in ((["lion"], 3, []), (["oak", "lion", "oak"], 4, ["elm", "unknown"]), (BEASTS, 99, [])):
+        for query, k, exclude in ((["lion"], 3, []), (["oak", "lion", "oak"], 4, ["elm"]), (BEASTS, 99, [])):
             status, _, found = api.post("/v1/expand", {"model": model.name, "query": query, "k": k, "exclude": exclude})
             wanted = model.model.expand(query, k, exclude=exclude)
             assert status == 200 and found["model"] == model.name
@@ -103,7 +103,9 @@ def test_predict_answers_as_in_process(api, models):
     assert found["predictions"] == by_name["odd"].predict(X[:3]).tolist()
     assert sum(found["probabilities"][0]) == pytest.approx(1)
     z = RNG.normal(size=(3, 3))
-    assert ask("context", z=z.tolist())["predictions"] == pytest.approx(by_name["context"].predict(X[:3], z), rel=1e-4)
+    assert ask("context", z=z.tolist())["predictions"] == pytest.approx(
+        by_name["context"].predict(X[:3], z=z), rel=1e-4
+    )
     words = api.post("/v1/predict", {"model": "words", "sets": [["lion", "oak"]]})[2]["predictions"]
     assert words == pytest.approx(by_name["words"].predict([["lion", "oak"]]).tolist(), rel=1e-5)
     found = ask("size", "explain")
@@ -124,46 +126,50 @@ WRONG = [
         "expand",
         {"query": ["lyon"]},
         422,
-        r"the query holds what is not in the vocabulary of 10: 'lyon' \(near it: lynx\)",
+        r"the query holds elements that are not in the vocabulary of 10: 'lyon'",
     ),
     ("expand", {"query": []}, 422, "query: list should have at least 1 item"),
     ("expand", {"query": ["lion"], "k": 0}, 422, "k: input should be greater than or equal to 1"),
     ("expand", {"query": ["lion"], "k": 1001}, 422, "k must be at most 1000 here, found 1001"),
     ("expand", {"query": ["lion"], "kk": 3}, 422, "kk: extra inputs are not permitted"),
-    ("expand", {"query": ["lion"], "z": [1.0]}, 422, "beasts wants z of 0 numbers for each set; 1 numbers were given"),
+    ("expand", {"query": ["lion"], "z": [1.0]}, 422, "beasts needs z of 0 numbers for each set; 1 numbers were given"),
     ("expand", {"query": [*BEASTS, *TREES]}, 422, "no candidate is left"),
-    ("expand", {"query": ["\ud800"], "model": "beasts"}, 422, r"'\\ud800'"),
-    ("expand", {"query": ["lion"], "\ud800": 1}, 422, "unable to parse"),
+    ("expand", {"query": ["\ud800"], "model": "beasts"}, 422, "not valid JSON"),
+    ("expand", {"query": ["lion"], "\ud800": 1}, 422, "not valid JSON"),
     ("expand", {"query": [None]}, 422, "query.0"),
     ("expand", {"query": ["lion"], "model": "../etc"}, 404, r"there is no model '../etc'; there are: beasts, vectors"),
     ("expand", {"query": ["lion"], "model": "size"}, 422, "size cannot expand; it can: predict, explain"),
-    ("expand", {"query": ["lion"] * 10_001}, 413, "the query holds 10001 elements; at most 10000 are taken"),
-    ("expand", b"{", 422, r"the body is not valid JSON: Expecting .* \(at 1\)"),
-    ("expand", b"[" * 100_000, 400, "body"),
+    ("expand", {"query": ["lion"] * 10_001}, 413, "the query holds 10001 elements; at most 10000 are accepted"),
+    ("expand", b"{", 422, "the body is not valid JSON: EOF while parsing"),
+    ("expand", b"[" * 100_000, 422, "not valid JSON"),
     ("expand", b"\xff\xfe", 422, "the body is not valid JSON"),
-    ("score", {"query": ["lion"], "candidates": ["oax"]}, 422, r"`candidates` holds what is not .* \(near it: oak\)"),
+    ("score", {"query": ["lion"], "candidates": ["oax"]}, 422, r"`candidates` holds elements that are not .*'oax'"),
     ("fits", {"query": ["lion"]}, 422, "query: list should have at least 2 items"),
     ("fits", {"query": ["lion", "lion"]}, 422, "at least 2 different members"),
     ("fits", {"query": ["lion"] * 257}, 413, "holds 257 elements; at most 256"),
-    ("predict", {"model": "size", "sets": [[[1.0]]]}, 422, "member 0 of set 0 is 1 numbers; size wants 2 features"),
+    ("predict", {"model": "size", "sets": [[[1.0]]]}, 422, "member 0 of set 0 is 1 numbers; size takes 2 features"),
     ("predict", {"model": "size", "sets": [[], [[1.0, None]]]}, 422, "missing .*the first in set 1, member 0"),
-    ("predict", {"model": "size", "sets": [["lion"]]}, 422, "member 0 of set 0 is 'lion'; size wants 2 features"),
+    ("predict", {"model": "size", "sets": [["lion"]]}, 422, "member 0 of set 0 is 'lion'; size takes 2 features"),
     (
         "predict",
         {"model": "size", "sets": [[[1.0, 1e300]]]},
         422,
         r"sets.0.0.1: input should be less than or equal to 1000",
     ),
-    ("predict", {"model": "size", "sets": [[[1.0, 2.0]]], "z": [[1.0]]}, 422, "z has 1 columns"),
-    ("predict", {"model": "context", "sets": [[[1.0, 2.0]]]}, 422, "z is needed"),
-    ("predict", {"model": "context", "sets": [[[1.0, 2.0]]], "z": [[1.0], [1.0, 2.0]]}, 422, "rows of z"),
+    ("predict", {"model": "size", "sets": [[[1.0, 2.0]]], "z": [[1.0]]}, 422, "one row of 0 numbers"),
     (
         "predict",
-        {"model": "words", "sets": [["gnu"]]},
+        {"model": "context", "sets": [[[1.0, 2.0]]]},
         422,
-        "set 0 holds 'gnu'; words wants tokens, of the 10 it knows",
+        "context needs z of 3 numbers .* none was given",
     ),
-    ("predict", {"model": "odd", "sets": [[]]}, 422, "an empty set has no odd one"),
+    (
+        "predict",
+        {"model": "context", "sets": [[[1.0, 2.0]]], "z": [[1.0], [1.0, 2.0]]},
+        422,
+        "found 2 rows of 1, 2",
+    ),
+    ("predict", {"model": "odd", "sets": [[]]}, 422, "an empty set has no odd member"),
     ("predict", {"sets": [[[1.0, 2.0]]]}, 422, "beasts cannot predict; it can: expand, score, fits"),
     ("explain", {"model": "signs", "sets": [[[1.0, 2.0]]]}, 422, "signs cannot explain; it can: predict"),
     ("predict", {"model": "size", "sets": [[]] * 10_001}, 413, "`sets` holds 10001 elements"),
@@ -200,7 +206,7 @@ def test_the_page_is_served_and_nothing_else(api):
     assert "/" in files
     for path, file in files.items():
         status, headers, _ = api.get(path)
-        assert status == 200 and headers["content-type"] == file.kind and headers["cache-control"] == "no-cache"
+        assert status == 200 and headers["content-type"] == file.media_type and headers["cache-control"] == "no-cache"
         assert api.get(path, {"if-none-match": headers["etag"]})[0] == 304
     assert api.get("/page/nothing.js")[0] == 404 and api.get("/page/")[0] == 404
 
@@ -247,12 +253,12 @@ def test_addresses_beyond_this_machine_need_a_token():
         with pytest.raises(ValueError, match=rf"{host} can be reached from other machines: give a token"):
             check_address(host, None)
         check_address(host, "0123456789abcdef")
-    with pytest.raises(ValueError, match="at least 16 characters, of ASCII; found 5"):
+    with pytest.raises(ValueError, match="at least 16 printable ASCII characters; found 5"):
         check_address("127.0.0.1", "short")
 
 
 def test_limits_and_models_are_checked():
-    with pytest.raises(ValueError, match="the limit queue must be at least 1, found 0"):
+    with pytest.raises(ValueError, match="the limit queue must be a finite number of at least 1, found 0"):
         Limits(queue=0)
     with pytest.raises(ValueError, match="there is no model to serve"):
         create_app([])
@@ -263,7 +269,7 @@ def test_folders_are_served_under_their_names(tmp_path):
     save(model, tmp_path / "size")
     (tmp_path / "size" / "examples.json").write_text("[[[1, 2]]]")
     (found,) = load([tmp_path / "size"])
-    assert found.name == "size" and found.examples() == [[[1, 2]]] and found.task() == "regression"
+    assert found.name == "size" and found.examples() == [[[1, 2]]] and found.task == "regression"
     save(BayesianSets().fit(SETS), tmp_path / "beasts")
     (beasts,) = load([tmp_path / "beasts"])
     assert beasts.scores([Query(["lion"], 1)])[0][0]["element"] in BEASTS

@@ -1,4 +1,4 @@
-"""Trains under torchrun and writes what the first process has: run by test_train.py, which does the same alone."""
+"""Train under torchrun and write the result of the first process: run by test_data_parallel.py."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from deepsets.train import Batch, train
 
 
 class WithSpare(torch.nn.Module):
-    """A model with a weight that nothing uses."""
+    """A model with a parameter that is never used."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ CASES = {
         "epochs": 3,
         "batch_size": 3,
     },
-    "one set a batch": {"sizes": [5, 3, 1, 2], "dtype": torch.float64, "epochs": 2, "batch_size": 1},
+    "one set per batch": {"sizes": [5, 3, 1, 2], "dtype": torch.float64, "epochs": 2, "batch_size": 1},
 }
 
 if __name__ == "__main__":
@@ -58,4 +58,3 @@ if __name__ == "__main__":
         if dist.get_rank() == 0:
             save_file(found, Path(sys.argv[1]) / f"{name}.safetensors")
     assert dist.get_world_size() == 2
-    dist.destroy_process_group()

@@ -1,0 +1,29 @@
+"""Build steps of the documentation site: pages from the root of the repository, and formulas as MathML."""
+
+import html
+import re
+from pathlib import Path
+
+from latex2mathml.converter import convert
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parents[2]
+PAGES = {"RESULTS.md": "results.md", "CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md"}
+
+
+def on_files(files, config):
+    """Add pages and figures that live outside of docs/."""
+    for source, target in PAGES.items():
+        if (ROOT / source).exists():
+            files.append(File.generated(config, target, content=(ROOT / source).read_text()))
+    for figure in sorted((ROOT / "results" / "figures").glob("*.svg")):
+        files.append(File.generated(config, f"results/figures/{figure.name}", content=figure.read_bytes()))
+    return files
+
+
+def on_page_content(content, page, config, files):
+    """Replace formulas by MathML, which browsers show without a script."""
+    inline = re.compile(r'<span class="arithmatex">\\\((.*?)\\\)</span>', re.S)
+    display = re.compile(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', re.S)
+    content = inline.sub(lambda found: convert(html.unescape(found[1])), content)
+    return display.sub(lambda found: convert(html.unescape(found[1]), display="block"), content)

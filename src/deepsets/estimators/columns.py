@@ -1,0 +1,299 @@
+"""Columns of a table as numbers and categories, whatever library holds them."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..sets import is_missing
+
+KINDS = ("number", "category", "datetime")
+
+
+class Category(NamedTuple):
+    """A column of categories: `codes` (N,) point into `values`; −1 is a missing value."""
+
+    codes: np.ndarray
+    values: list[Any]
+
+    def take(self, rows: np.ndarray) -> Category:
+        """Select rows."""
+        return Category(self.codes[rows], self.values)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns side by side: numbers as one matrix, categories one by one.
+
+    Attributes
+    ----------
+    numbers : ndarray of shape (N, D), float64
+        NaN where a value is missing. Booleans are 0 and 1; a date and time becomes three numbers.
+    categories : list of Category
+    number_names, category_names : list of str or None
+        None for plain arrays, whose columns have no names.
+    schema : list of (name, kind) or None
+        The columns as they were given; kind is "number", "category" or "datetime".
+
+    """
+
+    numbers: np.ndarray
+    categories: list[Category]
+    number_names: list[str] | None = None
+    category_names: list[str] | None = None
+    schema: list[tuple[str, str]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def take(self, rows: np.ndarray) -> Columns:
+        """Select rows."""
+        return replace(self, numbers=self.numbers[rows], categories=[c.take(rows) for c in self.categories])
+
+
+def column_names(table: Any) -> list[Any]:
+    """Names of the columns of a pandas, polars or Arrow table."""
+    return list(table.column_names) if hasattr(table, "column_names") else list(table.columns)
+
+
+def plain_column(table: Any, name: Any) -> np.ndarray:
+    """One column as an array, for targets and set names."""
+    column = table[name]
+    if hasattr(column, "to_pylist"):  # Arrow
+        column = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+        if column.null_count == 0 and not _is_arrow_text(column):
+            return np.asarray(column.to_numpy(zero_copy_only=False))
+        return _objects(column.to_pylist())
+    return np.asarray(column.to_numpy())
+
+
+def read_columns(table: Any, names: Sequence[Any], kinds: dict[str, str] | None = None) -> Columns:
+    """Read columns of a table.
+
+    Parameters
+    ----------
+    table : pandas, polars or Arrow table
+    names : sequence of str
+        The columns to read, in this order.
+    kinds : dict, optional
+        The kind of each column in `fit`; a column that does not fit is an error.
+
+    """
+    known = column_names(table)
+    for name in names:
+        if name not in known:
+            raise ValueError(f"the table has no column {name!r}; it has: {', '.join(map(str, known))}.")
+    numbers: list[np.ndarray] = []
+    number_names: list[str] = []
+    categories: list[Category] = []
+    category_names: list[str] = []
+    schema: list[tuple[str, str]] = []
+    for name in names:
+        wanted = None if kinds is None else kinds.get(str(name))
+        kind, values = _read_column(table[name], str(name), wanted)
+        schema.append((str(name), kind))
+        if isinstance(values, Category):
+            categories.append(values)
+            category_names.append(str(name))
+        else:
+            numbers += values
+            number_names += [str(name)] if kind == "number" else [str(name), f"{name}:hour", f"{name}:weekday"]
+    matrix = np.stack(numbers, axis=1) if numbers else np.zeros((_length(table), 0))
+    return Columns(matrix, categories, number_names, category_names, schema)
+
+
+def from_values(values: np.ndarray, name: str, wanted: str | None = None) -> tuple[str, Category | list[np.ndarray]]:
+    """Kind and content of a column given as an array."""
+    values = np.ma.filled(values.astype(float), np.nan) if isinstance(values, np.ma.MaskedArray) else values
+    kind = values.dtype.kind
+    if kind == "O" or kind in "US":
+        values, kind = _sort_objects(values, name)
+    if wanted == "category" and kind != "category":
+        return "category", factorize(values)
+    if kind == "category":
+        if wanted in ("number", "datetime"):
+            return wanted, _from_text(values, name, wanted)
+        return "category", factorize(values)
+    if kind == "c":
+        raise ValueError(f"column {name!r} holds complex numbers: give the real and the imaginary part as two columns.")
+    if kind == "M":
+        return "datetime", _datetime(values)
+    if kind == "m":
+        values = np.where(np.isnat(values), np.nan, values.astype("timedelta64[ns]").astype(np.int64) / 1e9)
+    numbers = values.astype(np.float64)
+    if wanted == "datetime":  # a column of missing values has no type of its own
+        if not np.isnan(numbers).all():
+            raise ValueError(f"column {name!r} held dates in fit, but numbers here, such as {numbers[0]!r}.")
+        return "datetime", [numbers, numbers, numbers]
+    _check_finite(numbers, name)
+    return "number", [numbers]
+
+
+def factorize(values: np.ndarray) -> Category:
+    """Codes by order of appearance; values that are equal in Python are one category."""
+    missing = is_missing(values)
+    if values.dtype.kind == "O":
+        seen: dict[Any, int] = {}
+        try:
+            codes = [-1 if gone else seen.setdefault(v, len(seen)) for v, gone in zip(values, missing, strict=True)]
+        except TypeError:
+            bad = next(v for v in values if isinstance(v, list | dict | set | np.ndarray))
+            raise ValueError(
+                f"a category must be a string, a number or a boolean, found a {type(bad).__name__}: {str(bad)[:60]!r}."
+            ) from None
+        return Category(np.array(codes, dtype=np.int64).reshape(len(values)), [_plain(v) for v in seen])
+    found, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return Category(np.where(missing, -1, rank[inverse]), found[order].tolist())
+
+
+# --------------------------------------------------------------------------------------------------- one column
+
+
+def _read_column(column: Any, name: str, wanted: str | None) -> tuple[str, Category | list[np.ndarray]]:
+    if hasattr(column, "to_arrow"):  # polars
+        column = column.to_arrow()
+    if hasattr(column, "to_pylist"):
+        return _read_arrow(column, name, wanted)
+    if hasattr(column, "cat") and wanted in (None, "category"):  # pandas categories
+        values = np.asarray(column.cat.categories)
+        return "category", Category(np.asarray(column.cat.codes, dtype=np.int64), [_plain(v) for v in values.tolist()])
+    if getattr(getattr(column, "dtype", None), "tz", None) is not None:
+        column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+    if getattr(column, "ndim", 1) != 1:
+        raise ValueError(f"the table has several columns named {name!r}: rename them.")
+    dtype = getattr(column, "dtype", None)
+    if dtype is not None and not isinstance(dtype, np.dtype):  # pandas' nullable types
+        kind = getattr(dtype, "kind", "O")
+        if kind in "iufb":
+            return from_values(column.to_numpy(dtype=np.float64, na_value=np.nan), name, wanted)
+        return from_values(np.asarray(column.to_numpy(dtype=object, na_value=None)), name, wanted)
+    return from_values(np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column), name, wanted)
+
+
+def _read_arrow(column: Any, name: str, wanted: str | None) -> tuple[str, Category | list[np.ndarray]]:
+    import pyarrow as pa
+
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    kind, types = column.type, pa.types
+    if types.is_dictionary(kind) or _is_arrow_text(column):
+        if wanted in (None, "category"):
+            encoded = column if types.is_dictionary(kind) else column.dictionary_encode()
+            codes = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+            return "category", Category(codes, encoded.dictionary.to_pylist())
+        return from_values(_objects(column.to_pylist()), name, wanted)
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        numbers = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        if wanted == "category":
+            return from_values(_objects(column.to_pylist()), name, wanted)
+        return from_values(numbers, name, wanted)
+    if types.is_null(kind):
+        if wanted == "category":
+            return "category", Category(np.full(len(column), -1), [])
+        return from_values(np.full(len(column), np.nan), name, wanted)
+    if types.is_timestamp(kind) or types.is_date(kind):
+        stamps = column.cast(pa.timestamp("us"), safe=False) if not types.is_timestamp(kind) else column
+        stamps = stamps.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
+        return from_values(stamps.to_numpy(zero_copy_only=False).astype("datetime64[us]"), name, wanted)
+    if types.is_duration(kind):
+        return from_values(column.to_numpy(zero_copy_only=False).astype("timedelta64[us]"), name, wanted)
+    if types.is_time(kind):
+        whole = [None if v is None else v.hour * 3600 + v.minute * 60 + v.second for v in column.to_pylist()]
+        return from_values(np.array(whole, dtype=np.float64), name, wanted)
+    raise ValueError(
+        f"column {name!r} holds {kind}: an estimator reads numbers, booleans, strings, categories, dates and times. "
+        "Leave it out with columns=[…]."
+    )
+
+
+def _sort_objects(values: np.ndarray, name: str) -> tuple[np.ndarray, str]:
+    """Python objects as numbers, dates or categories: by what all values that are not missing are."""
+    missing = is_missing(values)
+    types = {type(v) for v in values[~missing]}
+    if not types:
+        return np.full(len(values), np.nan), "f"
+    if types <= _NUMBERS or all(issubclass(t, int | float | np.number | np.bool_ | decimal.Decimal) for t in types):
+        return np.array([np.nan if gone else float(v) for v, gone in zip(values, missing, strict=True)]), "f"
+    if all(issubclass(t, datetime.date | np.datetime64) for t in types):
+        stamps = [np.datetime64("NaT") if gone else _stamp(v) for v, gone in zip(values, missing, strict=True)]
+        return np.array(stamps, dtype="datetime64[us]"), "M"
+    if all(issubclass(t, datetime.timedelta) for t in types):
+        return np.array([np.nan if gone else v.total_seconds() for v, gone in zip(values, missing, strict=True)]), "f"
+    if any(issubclass(t, complex) for t in types):
+        return values, "c"
+    return np.where(missing, None, values.astype(object)), "category"
+
+
+_NUMBERS = {int, float, bool, np.float64, np.int64, np.bool_}
+
+
+def _from_text(values: np.ndarray, name: str, wanted: str) -> list[np.ndarray]:
+    """Text where `fit` saw numbers or dates, as it comes from a file: converted, or an error that names the value."""
+    words = {"true": 1.0, "false": 0.0, "": np.nan}
+    out = np.full(len(values), np.nan)
+    stamps = np.full(len(values), np.datetime64("NaT"), dtype="datetime64[us]")
+    for i, value in enumerate(values):
+        if value is None:
+            continue
+        try:
+            if wanted == "datetime":
+                stamps[i] = np.datetime64(str(value))
+            else:
+                out[i] = words[str(value).lower()] if str(value).lower() in words else float(value)
+        except (TypeError, ValueError):
+            raise ValueError(f"column {name!r} held {wanted}s in fit, but row {i} is {str(value)!r} here.") from None
+    return _datetime(stamps) if wanted == "datetime" else [out]
+
+
+def _datetime(stamps: np.ndarray) -> list[np.ndarray]:
+    """Seconds since 1970, hour of the day and day of the week (0 is Monday)."""
+    missing = np.isnat(stamps)
+    seconds = np.where(missing, np.nan, stamps.astype("datetime64[us]").astype(np.int64) / 1e6)
+    return [seconds, seconds % 86_400 / 3600, (np.floor(seconds / 86_400) + 3) % 7]
+
+
+def _stamp(value: Any) -> np.datetime64:
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+    return np.datetime64(value, "us")
+
+
+def _check_finite(numbers: np.ndarray, name: str) -> None:
+    infinite = np.isinf(numbers)
+    if infinite.any():
+        raise ValueError(
+            f"column {name!r} is infinite in row {int(infinite.argmax())}: "
+            "replace it by a number, or by NaN where the value is missing."
+        )
+
+
+def _is_arrow_text(column: Any) -> bool:
+    import pyarrow as pa
+
+    kind = column.type
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
+    return value if isinstance(value, str | int | float | bool) else str(value)
+
+
+def _objects(values: list[Any]) -> np.ndarray:
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out
+
+
+def _length(table: Any) -> int:
+    return int(table.num_rows) if hasattr(table, "num_rows") else len(table)

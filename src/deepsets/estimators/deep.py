@@ -1,0 +1,159 @@
+"""The deep head: networks trained side by side, each without one fold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..sets import Sets
+from ..train import Batch, seeded, train
+from .blend import Folds
+from .network import SetNetworks
+from .task import Task
+
+_FLOPS = 1.2e10  # multiplications and additions per second of one core, measured on small matrices
+_STEP = 0.006  # seconds per step beside them
+
+
+class Plan(NamedTuple):
+    """Size of the networks and of their training, chosen from the data."""
+
+    width: int
+    depth: int
+    dropout: float
+    deep_rho: bool
+    batch_size: int
+    epochs: int
+    networks: int
+
+
+def plan(
+    task: Task, members: int, features: int, tokens: int, *, folds: int, seconds: float = 9.0, **chosen: Any
+) -> Plan:
+    """Choose what the user has not chosen.
+
+    Parameters
+    ----------
+    task : Task
+    members : int
+        Members of all training sets.
+    features : int
+        Numbers per member; `tokens` is the number of category columns.
+    folds : int
+        Networks to train.
+    seconds : float
+        Time for the training on one core, by a count of operations; a clock would give other numbers on a busy day.
+
+    """
+    sets = len(task.y)
+    smooth = task.kind == "regression"
+    wide = features > 60 and sets < 1000
+    depth = chosen.get("depth") or (3 if smooth else 2)
+    dropout = chosen.get("dropout")
+    if dropout is None:
+        dropout = 0.0 if smooth else 0.5 if wide else 0.2 if tokens and not features else 0.1
+    batch_size = chosen.get("batch_size") or int(np.clip(2 ** np.round(np.log2(max(1, sets / 50))), 16, 256))
+    steps = -(-sets // batch_size)
+    wanted = 1500 if smooth else 800
+    best: tuple[int, int] | None = None
+    for width in [chosen["width"]] if chosen.get("width") else [128, 64, 32]:
+        inputs = features + 32 * tokens
+        flops = 6.0 * folds * members * (inputs * width + (depth - 1) * width * width)
+        epoch = flops / _FLOPS + steps * _STEP * (1 + 0.2 * folds)
+        affordable = int(seconds / epoch)
+        best = (width, affordable)
+        if affordable * steps >= min(wanted, 30 * steps):
+            break
+    assert best is not None
+    epochs = chosen.get("epochs") or int(np.clip(min(best[1], -(-wanted // steps)), 3, 200))
+    return Plan(best[0], depth, dropout, smooth or not wide, batch_size, epochs, folds)
+
+
+def build(
+    plan: Plan, features: int, vocabularies: list[int], context: int, outputs: int, pool: Any, seed: int
+) -> SetNetworks:
+    """Networks with their initial weights; the global generator is left as it was."""
+    with seeded(seed):
+        return SetNetworks(
+            features,
+            vocabularies,
+            context,
+            outputs,
+            networks=plan.networks,
+            width=plan.width,
+            depth=plan.depth,
+            dropout=plan.dropout,
+            deep_rho=plan.deep_rho,
+            pool=pool,
+        )
+
+
+def fit_deep(
+    networks: SetNetworks,
+    sets: Sets,
+    context: Tensor | None,
+    task: Task,
+    weight: np.ndarray | None,
+    folds: Folds,
+    plan: Plan,
+    *,
+    seed: int,
+    patience: int | None = None,
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """Train the networks, network k on the rows that fold k has seen; one fold too few trains on all rows.
+
+    The rows a network may see enter the loss as weights beside the targets, so all networks share one batch.
+    """
+    rows = len(sets)
+    seen = np.ones((rows, plan.networks), dtype=np.float32)
+    for k, (_, held) in enumerate(folds[: plan.networks]):
+        seen[held, k] = 0
+    if weight is not None:
+        seen *= weight[:, None]
+    y = torch.from_numpy(task.indicators() if task.kind != "classes" else task.y[:, None].astype(np.float64)).float()
+    data = Batch(sets, torch.cat([y, torch.from_numpy(seen)], dim=1), context)
+    validation = None
+    if patience is not None and folds:
+        held = torch.from_numpy((seen == 0).astype(np.float32))
+        some = held.any(1).nonzero().squeeze(1)
+        validation = Batch(sets, torch.cat([y, held], dim=1), context).take(some)
+    history = train(
+        networks,
+        loss_of(task),
+        data,
+        epochs=plan.epochs,
+        batch_size=plan.batch_size,
+        clip=plan.networks**0.5,
+        validation=validation,
+        patience=patience,
+        seed=seed,
+        **options,
+    )
+    networks.cpu().eval()
+    return history
+
+
+def loss_of(task: Task) -> Callable[[Any, Batch], tuple[Tensor, Tensor | float]]:
+    """Loss of all networks: sum over the rows each of them may see, and the number of such pairs."""
+    width = 1 if task.kind == "classes" else task.outputs
+
+    def loss(model: Any, batch: Batch) -> tuple[Tensor, Tensor | float]:
+        assert isinstance(batch.y, Tensor)
+        y, seen = batch.y[:, :width], batch.y[:, width:].T  # seen: (K, B)
+        answers = model(batch.sets, batch.z)  # (K, B, outputs)
+        if task.kind == "classes":
+            many = y[:, 0].long().expand(len(answers), -1)
+            errors = F.cross_entropy(answers.flatten(0, 1), many.flatten(), reduction="none").view_as(seen)
+        elif task.kind == "labels":
+            errors = F.binary_cross_entropy_with_logits(answers, y.expand_as(answers), reduction="none").mean(2)
+        else:
+            errors = (answers - y).square().mean(2)
+        return (errors * seen).sum(), seen.sum()
+
+    return loss

@@ -1,0 +1,269 @@
+"""The heads of a set estimator: linear model, forest and boosting on summaries, and deep networks; their blend."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from ..nn import DeepSet, Pooling, leave_one_out
+from ..nn.state import Parts
+from ..sets import Sets
+from .blend import Folds, blend_weights, fit_temperature, make_folds
+from .input import Members
+from .linear import LinearHead, bag_matrix, fit_linear
+from .network import SetNetworks
+from .state import under
+from .summaries import MOST_CATEGORIES, Summaries, SummaryPooling
+from .task import Kind, Task, link, sharpen
+from .trees import TreeEnsemble, fit_boosting, fit_forest
+
+HEADS = ("linear", "forest", "boosting", "deep")
+
+
+class Encoded(NamedTuple):
+    """Members as the heads see them: codes of categories, encoded set-level values, and the input of the networks."""
+
+    members: Members
+    codes: np.ndarray
+    context: np.ndarray | None
+    sets: Sets
+
+    def network_context(self) -> Tensor | None:
+        """(B, Z) float32, without gaps."""
+        return None if self.context is None else network_context(self.context)
+
+
+def network_context(z: np.ndarray) -> Tensor:
+    """Set-level values for networks: a missing value is 0, the mean; clipped at ±3 deviations."""
+    return torch.from_numpy(np.clip(np.nan_to_num(z, nan=0.0, neginf=0.0), -3, 3)).float()
+
+
+class BlendPooling(Pooling):
+    """Pooling of summaries and of the networks' members; parts are named ``summary.…`` and ``deep.…``."""
+
+    def __init__(self, networks: SetNetworks | None) -> None:
+        super().__init__()
+        self.summary = SummaryPooling()
+        self.networks = networks
+
+    def merge(self, a: Parts, b: Parts) -> Parts:
+        """State of the union, set by set."""
+        return self._both("merge", a, b)
+
+    def remove(self, a: Parts, b: Parts) -> Parts:
+        """Refused where minima or maxima are part of the state."""
+        return self._both("remove", a, b)
+
+    def _both(self, method: str, a: Parts, b: Parts) -> Parts:
+        found = getattr(self.summary, method)(under(a, "summary"), under(b, "summary"))
+        out = {f"summary.{name}": part for name, part in found.items()}
+        if self.networks is not None:
+            deep = self.networks.pool_apply(method, under(a, "deep"), under(b, "deep"))
+            out |= {f"deep.{name}": part for name, part in deep.items()}
+        return out
+
+    def finish(self, parts: Parts) -> Tensor:
+        """Pooled vectors."""
+        pooled = [self.summary.finish(under(parts, "summary"))]
+        if self.networks is not None:
+            pooled.append(self.networks.pool_apply("finish", under(parts, "deep")))
+        return torch.cat(pooled, dim=1)
+
+
+class Heads:
+    """Fitted heads and the weights of their blend.
+
+    Attributes
+    ----------
+    kind : {"regression", "classes", "labels"}
+    outputs : int
+    summaries : Summaries
+    linear : LinearHead or None
+    forest, boosting : TreeEnsemble or None
+    deep : SetNetworks or None
+    weights : dict of str to float
+        Share of each head in the blend.
+    temperature : float
+
+    """
+
+    def __init__(self, kind: Kind, outputs: int, summaries: Summaries) -> None:
+        self.kind, self.outputs, self.summaries = kind, outputs, summaries
+        self.linear: LinearHead | None = None
+        self.forest: TreeEnsemble | None = None
+        self.boosting: TreeEnsemble | None = None
+        self.deep: SetNetworks | None = None
+        self.weights: dict[str, float] = {}
+        self.temperature = 1.0
+        self.linear_tables: dict[int, np.ndarray] = {}
+
+    # ------------------------------------------------------------------------------------------ states, answers
+
+    @torch.no_grad()
+    def state(self, encoded: Encoded, *, mergeable: bool = True) -> Parts:
+        """State of each set, float64."""
+        summary = self.summaries.state(encoded.members, encoded.codes, encoded.context)
+        parts = {f"summary.{name}": part for name, part in summary.items()}
+        if self.deep is not None:
+            members = self.deep.members(encoded.sets, encoded.network_context())
+            members = members.with_values(members.values.double())
+            deep = self.deep.double_pooling()
+            found = deep.pool_state(members) if mergeable else {"pooled": deep.pool_members(members)}
+            parts |= {f"deep.{name}": part for name, part in found.items()}
+        return parts
+
+    @torch.no_grad()
+    def answer(self, parts: Parts) -> np.ndarray:
+        """(B, outputs): probabilities, or values in units of the target's deviation."""
+        return sharpen(self.blend(self.raw_answers(parts)), self.temperature, self.kind)
+
+    def blend(self, answers: dict[str, np.ndarray]) -> np.ndarray:
+        """Weighted mean of the heads' answers."""
+        return sum(weight * answers[name] for name, weight in self.weights.items())  # type: ignore[return-value]
+
+    @torch.no_grad()
+    def raw_answers(self, parts: Parts) -> dict[str, np.ndarray]:
+        """Answers of each head."""
+        summary, out = under(parts, "summary"), {}
+        if self.linear is not None or self.forest is not None or self.boosting is not None:
+            features = self.summaries.features(summary)
+            if self.linear is not None:
+                out["linear"] = link(self.linear(features, self.summaries.bags(summary)), self.kind)
+            rounded = features.astype(np.float32).astype(np.float64)
+            if self.forest is not None:
+                out["forest"] = self.forest(rounded)
+            if self.boosting is not None:
+                out["boosting"] = link(self.boosting(rounded), self.kind)
+        if self.deep is not None:
+            deep = under(parts, "deep")
+            pooled = deep["pooled"] if "pooled" in deep else self.deep.double_pooling().pool_apply("finish", deep)
+            z = network_context(summary["z"].numpy()) if summary["z"].shape[1] else None
+            out["deep"] = self.deep_answer(pooled, summary["count"], z)
+        return out
+
+    def deep_answer(self, pooled: Tensor, count: Tensor, z: Tensor | None) -> np.ndarray:
+        """Mean answer of the networks from pooled vectors."""
+        assert self.deep is not None
+        each = self.deep.answer(pooled.float(), count, z).double().numpy()
+        return link(each, self.kind).mean(0)
+
+    @torch.no_grad()
+    def without_each(self, encoded: Encoded, parts: Parts) -> np.ndarray:
+        """(N, outputs) the answer for every set without each of its members."""
+        summary = self.summaries.without_each(under(parts, "summary"), encoded.members, encoded.codes, encoded.context)
+        rest = {f"summary.{name}": part for name, part in summary.items()}
+        if self.deep is not None:
+            members = self.deep.members(encoded.sets, encoded.network_context())
+            each = (
+                [members]
+                if self.deep.channelwise
+                else [members.with_values(v.contiguous()) for v in members.values.split(self.deep.width, dim=1)]
+            )
+            same = torch.nn.Identity()
+            pooled = [leave_one_out(DeepSet(same, same, pool=p), m) for p, m in zip(self.deep.pool, each, strict=True)]  # type: ignore[arg-type]
+            rest["deep.pooled"] = torch.cat(pooled, dim=1)
+        return self.answer(rest)
+
+    # ------------------------------------------------------------------------------------------------- fitting
+
+    def fit_summaries(
+        self, names: list[str], encoded: Encoded, task: Task, weight: np.ndarray | None, folds: Folds, seed: int
+    ) -> dict[str, np.ndarray]:
+        """Fit the heads on summaries; their held-out answers, NaN where a row was not held out."""
+        parts = self.summaries.state(encoded.members, encoded.codes, encoded.context)
+        features = self.summaries.features(parts)
+        held: dict[str, np.ndarray] = {}
+        if "linear" in names:
+            columns = [j for j, words in enumerate(self.summaries.encoder.vocabularies) if len(words) > MOST_CATEGORIES]
+            ids, sets = encoded.members.set_ids, len(encoded.members)
+            bags = [
+                bag_matrix(
+                    encoded.codes[:, j], ids, sets, len(self.summaries.encoder.vocabularies[j]), encoded.members.weights
+                )
+                for j in columns
+            ]
+            self.linear, tables, raw = fit_linear(features, bags, task, weight, folds)
+            held["linear"] = link(raw, self.kind)
+            self.linear_tables = dict(zip(columns, tables, strict=True))
+        rounded = features.astype(np.float32).astype(np.float64)
+        if "forest" in names:
+            self.forest, held["forest"] = fit_forest(rounded, task, weight, seed)
+        if "boosting" in names:
+            iterations = boosting_iterations(len(rounded), rounded.shape[1], self.outputs, task.kind, len(folds))
+            if iterations or len(names) == 1:
+                with threadpool_limits(1, "openmp"):
+                    self.boosting, raw = fit_boosting(rounded, task, weight, folds, seed, max(iterations, 40))
+                held["boosting"] = link(raw, self.kind)
+        return held
+
+    @torch.no_grad()
+    def deep_held_out(self, encoded: Encoded, folds: Folds) -> np.ndarray:
+        """Answers of each network for the rows it was not trained on; NaN for rows of no fold."""
+        assert self.deep is not None
+        out = np.full((len(encoded.members), self.outputs), np.nan)
+        z = encoded.network_context()
+        for k, (_, held) in enumerate(folds[: self.deep.networks]):
+            for rows in np.array_split(held, max(1, int(encoded.members.sizes[held].sum()) // 100_000)):
+                some = torch.from_numpy(rows)
+                answers = self.deep(encoded.sets[some], None if z is None else z[some])[k]
+                out[rows] = link(answers.double().numpy(), self.kind)
+        return out
+
+    def choose(self, held: dict[str, np.ndarray], task: Task, weight: np.ndarray | None) -> np.ndarray | None:
+        """Weigh the heads, drop those without weight, and calibrate; gives the blended held-out answers."""
+        rows = np.all([np.isfinite(answers).all(1) for answers in held.values()], axis=0)
+        if not rows.any():
+            self.weights = dict.fromkeys(held, 1 / len(held))
+            return None
+        known, names = task.take(np.flatnonzero(rows)), list(held)
+        found = blend_weights([held[n][rows] for n in names], known, None if weight is None else weight[rows])
+        self.weights = {name: float(w) for name, w in zip(names, found, strict=True) if w > 0}
+        for name in set(HEADS) - set(self.weights):
+            setattr(self, name, None)
+        if self.linear is not None and self.linear_tables:
+            scores = len(self.linear.bias)
+            self.summaries.tables = [
+                torch.from_numpy(self.linear_tables[j])
+                if j in self.linear_tables
+                else torch.zeros(len(v) + 1, 0).double()
+                for j, v in enumerate(self.summaries.encoder.vocabularies)
+            ]
+            assert all(t.shape[1] in (0, scores + 1) for t in self.summaries.tables)
+        answers = np.full((len(rows), self.outputs), np.nan)
+        answers[rows] = self.blend({name: held[name][rows] for name in self.weights})
+        self.temperature = fit_temperature(answers[rows], known)
+        answers[rows] = sharpen(answers[rows], self.temperature, self.kind)
+        return answers
+
+
+def fold_count(sets: int) -> int:
+    """Folds for so many sets; 1 means that a fifth is held out once."""
+    return 8 if sets <= 120 else 5 if sets <= 3000 else 3 if sets <= 12_000 else 1
+
+
+def boosting_iterations(rows: int, features: int, outputs: int, kind: Kind, folds: int, seconds: float = 6.0) -> int:
+    """Iterations of boosting that fit into the time, by a count of operations; 0 for fewer than 40."""
+    scores = outputs if kind != "classes" or outputs > 2 else 1
+    share = 1.0 if features < 30 else 0.3
+    leaves = 31 if rows > 1000 else 15
+    one = scores * folds * (0.002 + features * share * (4e-9 * rows * 6 + leaves * 1.5e-6))
+    affordable = int(seconds / one)
+    return 0 if affordable < 40 else min(200, affordable)
+
+
+def run_together(first: Any, second: Any, together: bool) -> tuple[Any, Any]:
+    """Results of two functions; `together`: the first in a thread of its own, beside the second."""
+    if not together:
+        return first(), second()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(first)
+        done = second()
+        return waiting.result(), done
+
+
+__all__ = ["HEADS", "BlendPooling", "Encoded", "Heads", "fold_count", "make_folds", "run_together"]

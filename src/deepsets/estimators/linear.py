@@ -1,0 +1,220 @@
+"""Regularised linear models on summaries and bags of tokens."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from .task import Task
+
+LIMIT = 4.0  # deviations at which summaries are clipped
+STRENGTHS = (0.1, 0.5, 2.0, 8.0, 32.0, 128.0)  # inverse regularisation, for rows of about unit length
+
+
+class LinearHead(NamedTuple):
+    """Linear scores of clipped summaries and of bags.
+
+    Attributes
+    ----------
+    mean, inverse : ndarray of shape (S,)
+        Standardisation of the summaries; `inverse` is 0 for constant ones.
+    weight : ndarray of shape (S, scores)
+    bias : ndarray of shape (scores,)
+
+    """
+
+    mean: np.ndarray
+    inverse: np.ndarray
+    weight: np.ndarray
+    bias: np.ndarray
+
+    def __call__(self, features: np.ndarray, bags: list[np.ndarray]) -> np.ndarray:
+        """(B, scores) of summaries (B, S) and of sums of token vectors, (B, scores + 1) each."""
+        out = standardise(features, self.mean, self.inverse) @ self.weight + self.bias
+        for bag in bags:
+            out = out + bag[:, :-1] / np.sqrt(np.maximum(bag[:, -1:], 1e-12))
+        return out
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Arrays as tensors, for a model file."""
+        return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in self._asdict().items()}
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, torch.Tensor], features: int, scores: int) -> LinearHead:
+        """Rebuild; ValueError where the arrays do not fit."""
+        wanted = {"mean": (features,), "inverse": (features,), "weight": (features, scores), "bias": (scores,)}
+        for name, shape in wanted.items():
+            if name not in tensors or tuple(tensors[name].shape) != shape or tensors[name].dtype != torch.float64:
+                raise ValueError(f"the linear head lacks an array {name!r} of shape {shape}.")
+            if not bool(tensors[name].isfinite().all()):
+                raise ValueError(f"the array {name!r} of the linear head is not finite.")
+        return cls(**{name: tensors[name].numpy() for name in wanted})
+
+
+def standardise(features: np.ndarray, mean: np.ndarray, inverse: np.ndarray) -> np.ndarray:
+    """Clipped deviations; a missing summary is 0, the mean."""
+    return np.clip(np.nan_to_num((features - mean) * inverse, nan=0.0), -LIMIT, LIMIT)
+
+
+def bag_matrix(codes: np.ndarray, set_ids: np.ndarray, sets: int, vocabulary: int, weights: Any) -> sp.csr_array:
+    """(sets, vocabulary + 1) how often each code occurs in each set."""
+    ones = np.ones(len(codes)) if weights is None else weights
+    matrix = sp.coo_array((ones, (set_ids, codes)), shape=(sets, vocabulary + 1)).tocsr()
+    matrix.sum_duplicates()
+    return matrix
+
+
+def fit_linear(
+    features: np.ndarray,
+    bags: list[sp.csr_array],
+    task: Task,
+    weight: np.ndarray | None,
+    folds: list[tuple[np.ndarray, np.ndarray]],
+) -> tuple[LinearHead, list[np.ndarray], np.ndarray]:
+    """Fit logistic or ridge regression; the regularisation is chosen by the held-out loss of the folds.
+
+    Parameters
+    ----------
+    features : ndarray of shape (B, S)
+    bags : list of sparse arrays of shape (B, V + 1)
+        Counts of the codes of each category column; column 0 (unknown) is ignored.
+
+    Returns
+    -------
+    head : LinearHead
+        Fitted to all rows.
+    tables : list of ndarray of shape (V + 1, scores + 1)
+        For each bag, the vector of each code: weighted by its inverse document frequency, and the square of that.
+    held_out : ndarray of shape (B, scores)
+        Raw scores of held-out rows; NaN for rows in no held-out fold.
+
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        mean = np.nan_to_num(np.nanmean(features, axis=0))
+        deviation = np.nanstd(features, axis=0)
+    inverse = np.where(deviation > 1e-9, 1 / np.where(deviation > 1e-9, deviation, 1), 0.0)
+    dense = standardise(features, mean, inverse)
+    unit = 1 / np.sqrt(max(1, np.count_nonzero(inverse)))
+    idf = [_inverse_document_frequency(bag) for bag in bags]
+    normed = [_unit_rows(bag, f) for bag, f in zip(bags, idf, strict=True)]
+    rotation = None
+    if bags:
+        x: Any = sp.hstack([sp.csr_array(dense * unit), *normed]).tocsr()
+    else:
+        x = dense * unit
+        if x.shape[1] > len(x):  # an L2 penalty does not see a rotation: solve in the span of the rows
+            rotation = np.linalg.svd(x, full_matrices=False)[2].T
+            x = x @ rotation
+    held_out, strength = _search(x, task, weight, folds)
+    coefficients, bias = _solve(x, task, weight, strength, None)
+    coefficients = coefficients if rotation is None else rotation @ coefficients
+    head = LinearHead(mean, inverse, coefficients[: dense.shape[1]] * unit, bias)
+    tables, start = [], dense.shape[1]
+    for f in idf:
+        rows = coefficients[start : start + len(f)] * f[:, None]
+        tables.append(np.concatenate([rows, f[:, None] ** 2], axis=1))
+        start += len(f)
+    return head, tables, held_out
+
+
+def _search(x: Any, task: Task, weight: Any, folds: list[Any]) -> tuple[np.ndarray, float]:
+    """Held-out scores at the best strength: each fold goes from strong to weak regularisation, from where it stands."""
+    scores = _scores(task)
+    total: dict[float, float] = {}
+    kept: dict[float, np.ndarray] = {}
+    before: list[Any] = [None] * len(folds)
+    for strength in STRENGTHS:
+        raw, loss = np.full((x.shape[0], scores), np.nan), 0.0
+        for k, (seen, held) in enumerate(folds):
+            before[k] = _solve(x[seen], task.take(seen), None if weight is None else weight[seen], strength, before[k])
+            raw[held] = x[held] @ before[k][0] + before[k][1]
+            loss += _loss(raw[held], task.take(held))
+        total[strength], kept[strength] = loss, raw
+        ordered = list(total.values())
+        if len(ordered) >= 3 and ordered[-1] > ordered[-2] > ordered[-3]:
+            break
+    best = min(total, key=lambda s: total[s])
+    return kept[best], best
+
+
+def _scores(task: Task) -> int:
+    return 1 if task.kind == "classes" and task.outputs == 2 else task.outputs
+
+
+def _loss(raw: np.ndarray, task: Task) -> float:
+    if task.kind == "classes":
+        return float(task.raw_loss(raw[None], np.arange(len(raw)), 0)[0]) * len(raw)
+    each = [task.raw_loss(raw[None, :, j : j + 1], np.arange(len(raw)), j)[0] for j in range(raw.shape[1])]
+    return float(np.sum(each)) * len(raw)
+
+
+def _solve(x: Any, task: Task, weight: Any, strength: float, start: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients (p, scores) and bias (scores,)."""
+    if task.kind == "regression":
+        model = Ridge(1 / strength, solver="lsqr" if sp.issparse(x) else "auto", tol=1e-5)
+        model.fit(x, task.y, sample_weight=weight)
+        return model.coef_.reshape(task.outputs, -1).T, np.atleast_1d(model.intercept_)
+    if task.kind == "labels":
+        each = [
+            _logistic(
+                x,
+                task.y[:, j].astype(int),
+                2,
+                weight,
+                strength,
+                None if start is None else (start[0][:, [j]], start[1][[j]]),
+            )
+            for j in range(task.outputs)
+        ]
+        return np.concatenate([c for c, _ in each], axis=1), np.concatenate([b for _, b in each])
+    return _logistic(x, task.y, task.outputs, weight, strength, start)
+
+
+def _logistic(
+    x: Any, y: np.ndarray, classes: int, weight: Any, strength: float, start: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    scores = 1 if classes == 2 else classes
+    seen = np.unique(y)
+    if len(seen) == 1:  # a label that all or none of these sets have
+        bias = np.full(scores, -6.0)
+        bias[0 if scores == 1 else seen[0]] = 6.0 if scores > 1 or seen[0] else -6.0
+        return np.zeros((x.shape[1], scores)), bias
+    model = LogisticRegression(C=strength, tol=1e-3, max_iter=200, warm_start=start is not None)
+    if start is not None:
+        used = slice(None) if scores == 1 else seen
+        if len(seen) == classes:
+            model.coef_, model.intercept_, model.classes_ = start[0].T[used].copy(), start[1][used].copy(), seen
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(x, y, sample_weight=weight)
+    if scores == 1 or len(seen) == classes:
+        return model.coef_.T, model.intercept_
+    coefficients, bias = np.zeros((x.shape[1], classes)), np.full(classes, -12.0)
+    if len(seen) == 2:
+        coefficients[:, seen] = np.stack([-model.coef_[0], model.coef_[0]], axis=1) / 2
+        bias[seen] = [-model.intercept_[0] / 2, model.intercept_[0] / 2]
+    else:
+        coefficients[:, seen], bias[seen] = model.coef_.T, model.intercept_
+    return coefficients, bias
+
+
+def _inverse_document_frequency(bag: sp.csr_array) -> np.ndarray:
+    """(V + 1,) smoothed; 0 for the unknown token."""
+    sets = bag.shape[0]
+    found = np.bincount(bag.indices, minlength=bag.shape[1])
+    idf = np.log((1 + sets) / (1 + found)) + 1
+    idf[0] = 0.0
+    return idf
+
+
+def _unit_rows(bag: sp.csr_array, idf: np.ndarray) -> sp.csr_array:
+    """Counts times idf, over the root of the sum of squared idf of the members; both sums merge."""
+    length = np.sqrt(np.maximum(bag @ (idf**2), 1e-12))
+    return sp.csr_array(sp.diags_array(1 / length) @ bag @ sp.diags_array(idf))

@@ -1,0 +1,248 @@
+"""Common base of the estimators that answer for each member."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..sets import Sets
+from ..train import Batch, seeded, train
+from .base import TableEstimator
+from .columns import Columns
+from .input import Members
+from .network import MemberNetwork, MemberNetworks
+from .set_estimator import cuts, one_thread
+from .state import bounded, load_weights
+from .targets import set_weights, target_column
+
+
+class MemberEstimator(TableEstimator):
+    """Networks that see each member together with the other members of its set."""
+
+    _STEPS, _EPOCHS = 400, 30
+
+    def __init__(
+        self,
+        *,
+        width: int = 64,
+        depth: int = 2,
+        dropout: float = 0.3,
+        n_estimators: int = 1,
+        noise: float = 0.1,
+        keep: float = 0.3,
+        epochs: int | None = None,
+        batch_size: int = 24,
+        learning_rate: float = 2e-3,
+        weight_decay: float = 0.01,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.15,
+        patience: int = 20,
+        warm_start: bool = False,
+        by: str | None = None,
+        columns: list[str] | None = None,
+        checkpoint_dir: str | None = None,
+        device: str = "auto",
+        on_epoch: Callable[[dict[str, Any]], None] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.width = width
+        self.depth = depth
+        self.dropout = dropout
+        self.n_estimators = n_estimators
+        self.noise = noise
+        self.keep = keep
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.warm_start = warm_start
+        self.by = by
+        self.columns = columns
+        self.checkpoint_dir = checkpoint_dir
+        self.device = device
+        self.on_epoch = on_epoch
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # ------------------------------------------------------------------------------------------ for subclasses
+
+    def _targets(self, y: Any, members: Members, *, first: bool) -> Sets:
+        """Targets of members, as the loss wants them; `first`: learn classes and the like."""
+        raise NotImplementedError
+
+    def _loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor | float]:
+        raise NotImplementedError
+
+    def _learn_targets(self, y: Sets) -> None:
+        """Learn the scale of the targets."""
+
+    # ------------------------------------------------------------------------------------------------- fitting
+
+    def fit(self, X: Any, y: Any, *, z: Any = None, sample_weight: Any = None) -> Self:
+        """Fit to sets X and targets y.
+
+        Parameters
+        ----------
+        X : list of arrays, array, Sets, Arrow list column, table, AnnData or lists of tokens
+            As for `SetClassifier.fit`.
+        y : see the class
+        z : array of shape (sets, k), table, or list of str, optional
+            Set-level values; for a table X also names of columns.
+        sample_weight : array of shape (sets,), optional
+            Weight of each set; 0 is the same as leaving the set out.
+
+        """
+        self._check_parameters()
+        fresh = not (self.warm_start and hasattr(self, "network_"))
+        seed = self._fit_seed(self.checkpoint_dir if fresh else None)
+        batch = self._batch(X, y, z, sample_weight, first=fresh, seed=seed)
+        steps = -(-len(batch.sets) // self.batch_size)
+        epochs = self.epochs or max(self._EPOCHS, -(-self._STEPS // steps))
+        return self._train(batch, epochs, "cosine", seed, self.checkpoint_dir if fresh else None)
+
+    def partial_fit(self, X: Any, y: Any, *, z: Any = None, sample_weight: Any = None, classes: Any = None) -> Self:
+        """One pass over these sets from the weights of the last call; the first call starts new networks.
+
+        Parameters
+        ----------
+        X, y, z, sample_weight
+            As in `fit`.
+        classes : array, optional
+            For classifiers: all classes that will ever occur (first call only).
+
+        """
+        self._check_parameters()
+        first, seed = not hasattr(self, "network_"), self._seed()
+        if first and classes is not None:
+            self.classes_ = np.unique(np.asarray(classes))
+        batch = self._batch(X, y, z, sample_weight, first=first, seed=seed, known_classes=classes is not None)
+        return self._train(batch, 1, "constant", seed, None)
+
+    def _batch(
+        self, X: Any, y: Any, z: Any, weight: Any, *, first: bool, seed: int = 0, known_classes: bool = False
+    ) -> Batch:
+        members, set_level = self._read_first(X, y, z) if first else self._read(X, z, y)
+        if first and not known_classes:
+            self.__dict__.pop("classes_", None)
+        targets = self._targets(target_column(X, y), members, first=first)
+        known = set_weights(weight, len(members))
+        if known is not None and not (known > 0).all():  # a weight of 0 is absence
+            rows = np.flatnonzero(known > 0)
+            members, known, targets = members.take(rows), known[rows], targets[torch.from_numpy(rows)]
+            set_level = None if set_level is None else set_level.take(rows)
+        if first:
+            self._learn_columns(members, set_level)
+            self.n_outputs_ = self._outputs()
+            with seeded(seed):
+                self.network_ = self._new_network()
+            self._learn_targets(targets)
+        sets, context = self._prepare(members, set_level)
+        return Batch(sets, targets, context, None if known is None else torch.from_numpy(known).float())
+
+    def _outputs(self) -> int:
+        return 1
+
+    def _new_network(self) -> MemberNetworks:
+        def make(inputs: int, z: int, outputs: int) -> MemberNetwork:
+            return MemberNetwork(
+                inputs, z, outputs, width=self.width, depth=self.depth, dropout=self.dropout, noise=self.noise
+            )
+
+        return MemberNetworks(
+            make,
+            features=self.encoder_.view_width,
+            vocabularies=[len(v) for v in self.encoder_.vocabularies],
+            context=self._context_width(),
+            outputs=self.n_outputs_,
+            networks=self.n_estimators,
+            embedding=self.width,
+        )
+
+    def _context_width(self) -> int:
+        if self.context_ is None:
+            return 0
+        return self.context_.view_width + sum(len(v) + 1 for v in self.context_.vocabularies)
+
+    def _train(self, batch: Batch, epochs: int, schedule: Any, seed: int, folder: str | None) -> Self:
+        validation = None
+        if self.early_stopping:
+            order = np.random.default_rng([seed, 1]).permutation(len(batch.sets))
+            held = round(len(order) * self.validation_fraction)
+            if held == 0 or held == len(order):
+                raise ValueError(
+                    f"early stopping holds out {self.validation_fraction:.0%} of the sets, "
+                    f"but {len(batch.sets)} sets are too few to be split."
+                )
+            batch, validation = batch.take(np.sort(order[held:])), batch.take(np.sort(order[:held]))
+        with one_thread():
+            self.history_ = train(
+                self.network_,
+                self._loss,
+                batch,
+                epochs=epochs,
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                weight_decay=self.weight_decay,
+                schedule=schedule,
+                warmup=0.1 if schedule == "cosine" else 0.0,
+                clip=self.n_estimators**0.5,
+                validation=validation,
+                patience=self.patience if validation is not None else None,
+                seed=seed,
+                checkpoint_dir=folder,
+                device=self.device,
+                on_epoch=self.on_epoch,
+                progress=self.verbose,
+            )
+        self.network_.cpu().eval()
+        return self
+
+    # -------------------------------------------------------------------------------------------------- answers
+
+    def _prepare(self, members: Members, set_level: Columns | None) -> tuple[Sets, Tensor | None]:
+        """What the networks see of members and set-level values."""
+        views, codes = self.encoder_.views(members.columns), self.encoder_.codes(members.columns)
+        sets = members.layout(torch.cat([views, torch.from_numpy(codes).float()], dim=1))
+        if self.context_ is None or set_level is None:
+            return sets, None
+        found = self.context_.codes(set_level, "z")
+        eyes = [torch.eye(len(v) + 1)[found[:, j]] for j, v in enumerate(self.context_.vocabularies)]
+        return sets, torch.cat([self.context_.views(set_level), *eyes], dim=1)
+
+    @torch.no_grad()
+    def _answers(self, members: Members, set_level: Columns | None) -> Tensor:
+        """(networks, N, outputs), in pieces of bounded size."""
+        sets, context = self._prepare(members, set_level)
+        pieces = [
+            self.network_(sets[rows], None if context is None else context[rows])
+            for rows in cuts(members.sizes, 200_000)
+        ]
+        return torch.cat(pieces, dim=1) if pieces else torch.zeros(self.n_estimators, 0, self.n_outputs_)
+
+    # --------------------------------------------------------------------------------------------------- state
+
+    def _add_state(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+        tensors.update({f"network.{n}": t.clone() for n, t in self.network_.state_dict().items()})
+
+    def _restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+        most = sum(t.numel() for t in tensors.values()) + 64
+        bounded(self.width, "width", most)
+        bounded(self.depth, "depth", len(tensors) + 1, 0)
+        bounded(self.n_estimators, "n_estimators", len(tensors))
+        bounded(self.n_outputs_, "n_outputs_", most)
+        self._check_parameters()
+        with torch.device("meta"):
+            network = self._new_network()
+        weights = {n.removeprefix("network."): t for n, t in tensors.items() if n.startswith("network.")}
+        load_weights(network, weights)
+        self.network_ = network
+        if hasattr(self, "classes_") and len(self.classes_) != self.n_outputs_:
+            raise ValueError(f"there are {len(self.classes_)} classes for {self.n_outputs_} outputs.")

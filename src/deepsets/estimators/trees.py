@@ -1,0 +1,302 @@
+"""Tree ensembles on summaries: fitted by scikit-learn, kept and evaluated as plain arrays."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.ensemble import (
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+
+from .task import Task
+
+
+class TreeEnsemble(NamedTuple):
+    """Sum of decision trees, all nodes in one array per property.
+
+    A row goes to the left child where its feature is at most the threshold, or where it is missing and `missing_left`
+    is set. Leaves point to themselves.
+
+    Attributes
+    ----------
+    roots : ndarray of shape (trees,)
+    feature, left, right : ndarray of shape (nodes,), int32
+    threshold : ndarray of shape (nodes,), float64
+    missing_left : ndarray of shape (nodes,), bool
+    value : ndarray of shape (nodes, outputs), float64
+        What a leaf adds.
+    base : ndarray of shape (outputs,), float64
+        Sum before the first tree.
+    depth : int
+        Steps from a root to the deepest leaf.
+
+    """
+
+    roots: np.ndarray
+    feature: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    threshold: np.ndarray
+    missing_left: np.ndarray
+    value: np.ndarray
+    base: np.ndarray
+    depth: int
+
+    def __call__(self, x: np.ndarray, block: int = 1 << 21) -> np.ndarray:
+        """(n, features) to (n, outputs)."""
+        out = np.tile(self.base, (len(x), 1))
+        rows_at_once = max(1, block // max(1, len(self.roots)))
+        for start in range(0, len(x), rows_at_once):
+            part = x[start : start + rows_at_once]
+            out[start : start + rows_at_once] += self._sum(part)
+        return out
+
+    def _sum(self, x: np.ndarray) -> np.ndarray:
+        at = np.tile(self.roots, (len(x), 1))
+        rows = np.arange(len(x))[:, None]
+        for _ in range(self.depth):
+            found = x[rows, self.feature[at]]
+            with np.errstate(invalid="ignore"):
+                goes_left = (found <= self.threshold[at]) | (np.isnan(found) & self.missing_left[at])
+            at = np.where(goes_left, self.left[at], self.right[at])
+        return np.stack([self.value[:, j][at].sum(1) for j in range(self.value.shape[1])], axis=1)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Arrays as tensors, for a model file."""
+        return {
+            name: torch.from_numpy(np.ascontiguousarray(v)) for name, v in self._asdict().items() if name != "depth"
+        }
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, torch.Tensor], features: int, outputs: int) -> TreeEnsemble:
+        """Rebuild an ensemble; ValueError where the arrays do not describe one."""
+        try:
+            parts = {name: tensors[name].numpy() for name in cls._fields if name != "depth"}
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"a tree ensemble lacks the array {error}.") from None
+        nodes = len(parts["feature"])
+        kinds = {"roots": "i", "feature": "i", "left": "i", "right": "i", "threshold": "f", "missing_left": "b"}
+        for name, kind in kinds.items():
+            if (
+                parts[name].dtype.kind != kind
+                or parts[name].ndim != 1
+                or (name != "roots" and len(parts[name]) != nodes)
+            ):
+                raise ValueError(f"the array {name!r} of a tree ensemble has a wrong type or length.")
+        if parts["value"].shape != (nodes, outputs) or parts["base"].shape != (outputs,):
+            raise ValueError("the values of a tree ensemble do not fit its nodes and outputs.")
+        if not (
+            np.isfinite(parts["value"]).all()
+            and np.isfinite(parts["base"]).all()
+            and not np.isnan(parts["threshold"]).any()
+        ):
+            raise ValueError("a tree ensemble holds values that are not finite.")
+        for name, end in (("roots", nodes), ("left", nodes), ("right", nodes), ("feature", features)):
+            if len(parts[name]) and (parts[name].min() < 0 or parts[name].max() >= end):
+                raise ValueError(f"the array {name!r} of a tree ensemble points outside.")
+        here = np.arange(nodes)
+        leaf = (parts["left"] == here) & (parts["right"] == here)
+        if not (leaf | ((parts["left"] > here) & (parts["right"] > here))).all():
+            raise ValueError("the nodes of a tree ensemble are not in order.")
+        return cls(**parts, depth=_depth(parts["roots"], parts["left"], parts["right"]))
+
+
+def _depth(roots: np.ndarray, left: np.ndarray, right: np.ndarray) -> int:
+    at, depth = np.unique(roots), 0
+    while len(at):
+        inner = at[left[at] != at]
+        at = np.unique(np.concatenate([left[inner], right[inner]]))
+        depth += bool(len(inner))
+    return depth
+
+
+def _gather(trees: list[dict[str, np.ndarray]], base: np.ndarray) -> TreeEnsemble:
+    """Trees with node numbers of their own, as one ensemble."""
+    starts = np.cumsum([0, *(len(t["feature"]) for t in trees)])
+    moved = {
+        side: np.concatenate([t[side] + s for t, s in zip(trees, starts[:-1], strict=True)]).astype(np.int32)
+        for side in ("left", "right")
+    }
+    same = {
+        name: np.concatenate([t[name] for t in trees]) for name in ("feature", "threshold", "missing_left", "value")
+    }
+    roots = starts[:-1].astype(np.int32)
+    return TreeEnsemble(
+        roots,
+        same["feature"].astype(np.int32),
+        moved["left"],
+        moved["right"],
+        same["threshold"].astype(np.float64),
+        same["missing_left"].astype(bool),
+        same["value"].astype(np.float64),
+        base,
+        _depth(roots, moved["left"], moved["right"]),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------- forest
+
+
+def fit_forest(
+    x: np.ndarray, task: Task, weight: np.ndarray | None, seed: int, trees: int = 200
+) -> tuple[TreeEnsemble, np.ndarray]:
+    """Fit extremely randomised trees with bootstrap; out-of-bag predictions come with them.
+
+    Classes and labels are fitted as 0/1 targets: the squared error of such targets is the Gini impurity.
+
+    Returns
+    -------
+    ensemble : TreeEnsemble
+        Gives probabilities, or values in units of the deviation of the target.
+    held_out : ndarray of shape (B, outputs)
+        Out-of-bag predictions.
+
+    """
+    rows = len(x)
+    model = ExtraTreesRegressor(
+        trees,
+        min_samples_leaf=1 if rows < 2000 else 2,
+        max_features="sqrt" if task.kind != "regression" else 1 / 3,
+        bootstrap=True,
+        oob_score=False,
+        random_state=seed,
+    )
+    y = task.indicators()
+    model.fit(x.astype(np.float32), y[:, 0] if y.shape[1] == 1 else y, sample_weight=weight)
+    parts, scale = [], 1.0 / trees
+    for tree in model.estimators_:
+        t = tree.tree_
+        leaf = t.children_left < 0
+        here = np.arange(t.node_count)
+        value = t.value[:, :, 0] * scale
+        parts.append(
+            {
+                "left": np.where(leaf, here, t.children_left),
+                "right": np.where(leaf, here, t.children_right),
+                "feature": np.where(leaf, 0, t.feature),
+                "threshold": np.where(leaf, 0.0, t.threshold),
+                "missing_left": np.asarray(t.missing_go_to_left, dtype=bool),
+                "value": np.where(leaf[:, None], value, 0.0),
+            }
+        )
+    total, times = np.zeros_like(y), np.zeros((rows, 1))
+    for tree, used in zip(model.estimators_, model.estimators_samples_, strict=True):
+        out = np.ones(rows, dtype=bool)
+        out[used] = False
+        if out.any():
+            total[out] += tree.predict(x[out].astype(np.float32)).reshape(int(out.sum()), -1)
+            times[out] += 1
+    held_out = np.where(times > 0, total / np.maximum(times, 1), y.mean(0))
+    return _gather(parts, np.zeros(y.shape[1])), held_out
+
+
+# -------------------------------------------------------------------------------------------------------- boosting
+
+
+def fit_boosting(
+    x: np.ndarray,
+    task: Task,
+    weight: np.ndarray | None,
+    folds: list[tuple[np.ndarray, np.ndarray]],
+    seed: int,
+    iterations: int = 200,
+) -> tuple[TreeEnsemble, np.ndarray]:
+    """Fit gradient boosting in folds; the number of trees is chosen by the mean held-out loss of all folds.
+
+    Returns
+    -------
+    ensemble : TreeEnsemble
+        Mean of the folds' raw scores (log-odds, or units of the target's deviation); after a single fold, of a model
+        fitted to all rows.
+    held_out : ndarray of shape (B, outputs)
+        Raw scores of held-out rows; NaN for rows in no held-out fold.
+
+    """
+    x = x.astype(np.float32).astype(np.float64)
+    columns = _columns(task)
+    raw = np.full((len(x), len(columns)), np.nan)
+    trees: list[dict[str, np.ndarray]] = []
+    base = np.zeros(len(columns))
+    for j, y in enumerate(_targets(task)):
+        models = [
+            _boost(x[seen], y[seen], None if weight is None else weight[seen], task, iterations, seed)
+            for seen, _ in folds
+        ]
+        curves = [np.stack([_raw(s) for s in _stages(m, x[held])]) for m, (_, held) in zip(models, folds, strict=True)]
+        steps = min(len(curve) for curve in curves)
+        losses = sum(
+            task.raw_loss(curve[:steps], held, j) * len(held) for curve, (_, held) in zip(curves, folds, strict=True)
+        )
+        best = int(np.argmin(losses)) + 1
+        where = slice(0, raw.shape[1]) if task.kind == "classes" else slice(j, j + 1)
+        for curve, (_, held) in zip(curves, folds, strict=True):
+            raw[held, where] = curve[best - 1]
+        if len(folds) == 1:
+            models = [_boost(x, y, weight, task, best, seed)]
+        for model in models:
+            parts, start = _boosted_trees(model, best, raw.shape[1], where, 1.0 / len(models))
+            trees += parts
+            base[where] += start
+    return _gather(trees, base), raw
+
+
+def _columns(task: Task) -> range:
+    return range(1 if task.kind == "classes" and task.outputs == 2 else task.outputs)
+
+
+def _targets(task: Task) -> list[np.ndarray]:
+    return [task.y] if task.kind == "classes" else list(task.y.T)
+
+
+def _boost(x: np.ndarray, y: np.ndarray, weight: Any, task: Task, iterations: int, seed: int) -> Any:
+    rows = len(x)
+    kind = HistGradientBoostingRegressor if task.kind == "regression" else HistGradientBoostingClassifier
+    model = kind(
+        max_iter=iterations,
+        learning_rate=0.1 if rows > 500 else 0.06,
+        max_leaf_nodes=31 if rows > 1000 else 15,
+        min_samples_leaf=20 if rows > 400 else max(3, rows // 20),
+        l2_regularization=1.0,
+        max_features=1.0 if x.shape[1] < 30 else 0.3,
+        early_stopping=False,
+        random_state=seed,
+    )
+    return model.fit(x, y, sample_weight=weight)
+
+
+def _stages(model: Any, x: np.ndarray) -> Any:
+    """Raw scores after each iteration."""
+    return model._staged_raw_predict(x)
+
+
+def _raw(stage: np.ndarray) -> np.ndarray:
+    return np.array(stage, copy=True).reshape(len(stage), -1)
+
+
+def _boosted_trees(
+    model: Any, best: int, outputs: int, where: slice, scale: float
+) -> tuple[list[dict[str, np.ndarray]], np.ndarray]:
+    """Nodes of the first `best` iterations, and the score before them."""
+    out = []
+    places = range(*where.indices(outputs))
+    for each in model._predictors[:best]:
+        for place, predictor in zip(places, each, strict=True):
+            nodes = predictor.nodes
+            leaf, here = nodes["is_leaf"].astype(bool), np.arange(len(nodes))
+            value = np.zeros((len(nodes), outputs))
+            value[leaf, place] = nodes["value"][leaf] * scale
+            out.append(
+                {
+                    "left": np.where(leaf, here, nodes["left"]),
+                    "right": np.where(leaf, here, nodes["right"]),
+                    "feature": np.where(leaf, 0, nodes["feature_idx"]),
+                    "threshold": np.where(leaf, 0.0, nodes["num_threshold"]),
+                    "missing_left": nodes["missing_go_to_left"].astype(bool),
+                    "value": value,
+                }
+            )
+    return out, np.asarray(model._baseline_prediction, dtype=np.float64).ravel() * scale

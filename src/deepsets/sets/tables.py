@@ -1,0 +1,281 @@
+"""Tables with one row per element to sets, and back; the one grouping of rows into sets."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+
+from .ragged import Ragged
+
+
+class TableConversions(Ragged):
+    """Conversions from and to data frames and AnnData."""
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        by: str | Sequence[str],
+        columns: Sequence[str] | None = None,
+        weights: str | None = None,
+        ensure_finite: bool = True,
+    ) -> Self:
+        """Build a batch from a table with one row per element; rows of a set need not be adjacent.
+
+        Parameters
+        ----------
+        frame : pandas or polars DataFrame
+            Sets come in the order in which their key first appears. Features become torch's default dtype.
+        by : str or sequence of str
+            Column or columns that name the set of a row.
+        columns : sequence of str, optional
+            Feature columns (default: all others).
+        weights : str, optional
+            Column of weights.
+        ensure_finite : bool, default=True
+            Whether NaN and infinity are errors.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from deepsets import Sets
+        >>> table = pd.DataFrame({"basket": ["b", "a", "b"], "price": [1.0, 2.0, 3.0]})
+        >>> [x.flatten().tolist() for x in Sets.from_frame(table, by="basket")]
+        [[1.0, 3.0], [2.0]]
+        """
+        keys = [by] if isinstance(by, str) else list(by)
+        features = list(columns) if columns is not None else None
+        if features is None:
+            features = [c for c in frame.columns if c not in keys and c != weights]
+        table = group_frame(frame, keys, features, extra=[weights] if weights else [])
+        flat = torch.from_numpy(_numbers(frame, weights)[table.rows]) if weights else None
+        dtype = torch.get_default_dtype()
+        return cls(
+            torch.from_numpy(table.values).to(dtype),
+            table.offsets,
+            weights=None if flat is None else flat.to(dtype),
+            ensure_finite=ensure_finite,
+        )
+
+    @classmethod
+    def from_anndata(
+        cls, adata: Any, *, by: str | Sequence[str], obsm: str | None = None, layer: str | None = None
+    ) -> Self:
+        """Build a batch from an AnnData object: cells (observations) grouped into sets.
+
+        Parameters
+        ----------
+        adata : anndata.AnnData
+            Sets come in the order in which their key first appears in ``adata.obs``.
+        by : str or sequence of str
+            Column or columns of ``adata.obs`` that name the set of a cell, for example the donor.
+        obsm : str, optional
+            Use the matrix ``adata.obsm[obsm]``, for example "X_pca".
+        layer : str, optional
+            Use the matrix ``adata.layers[layer]`` (default: ``adata.X``).
+        """
+        table = group_anndata(adata, by, obsm=obsm, layer=layer)
+        return cls(torch.from_numpy(table.values), table.offsets)
+
+    def to_frame(
+        self, *, by: str = "set", columns: Sequence[str] | None = None, keys: Sequence[Any] | None = None
+    ) -> Any:
+        """Return a pandas DataFrame with one row per element. Empty sets have no rows.
+
+        Parameters
+        ----------
+        by : str, default="set"
+            Name of the column that holds the key of the set.
+        columns : sequence of str, optional
+            Names of the features (default: x0, x1, …).
+        keys : sequence, optional
+            Key of each set (default: 0, 1, …).
+
+        Returns
+        -------
+        pandas.DataFrame
+            With a last column "weight" if the batch has weights.
+        """
+        import pandas as pd
+
+        sets = self.materialize().cpu()
+        values = sets.values.detach().numpy()
+        if values.ndim > 2:
+            raise ValueError(f"a table has one column per feature; these elements have shape {values.shape[1:]}.")
+        values = values.reshape(len(values), sets.width)
+        names = list(columns) if columns is not None else [f"x{i}" for i in range(sets.width)]
+        if len(names) != sets.width:
+            raise ValueError(f"found {len(names)} names for {sets.width} features.")
+        ids = sets.set_ids.numpy()
+        if keys is not None and len(keys) != len(self):
+            raise ValueError(f"found {len(keys)} keys for {len(self)} sets.")
+        table = {by: ids if keys is None else np.asarray(keys)[ids]}
+        table |= {name: values[:, i] for i, name in enumerate(names)}
+        if sets.weights is not None:
+            table["weight"] = sets.weights.detach().numpy()
+        return pd.DataFrame(table)
+
+
+class Grouped(NamedTuple):
+    """Rows of a table grouped into sets.
+
+    Attributes
+    ----------
+    values : ndarray
+        (N, D), the rows of a set together.
+    offsets : Tensor
+        (B + 1,)
+    rows : ndarray
+        (N,) number of the row of each element in the table; ``rows[offsets[:-1]]`` is the first row of each set.
+    """
+
+    values: np.ndarray
+    offsets: torch.Tensor
+    rows: np.ndarray
+
+
+def group_frame(frame: Any, by: Sequence[str], columns: Sequence[str], *, extra: Sequence[str] = ()) -> Grouped:
+    """Group the rows of a data frame into sets.
+
+    Parameters
+    ----------
+    frame : pandas or polars DataFrame
+        One row per element.
+    by : sequence of str
+        Columns that name the set of a row.
+    columns : sequence of str
+        Feature columns; they must hold numbers, where NaN is allowed.
+    extra : sequence of str
+        Other columns that must exist.
+
+    Returns
+    -------
+    Grouped
+        With float64 values.
+    """
+    names = list(frame.columns)
+    known = ", ".join(map(str, names))
+    for name in [*by, *columns, *extra]:
+        if name not in names:
+            raise ValueError(f"the table has no column {name!r}; it has: {known}.")
+    if not by:
+        raise ValueError(f"by names no column, so rows cannot be grouped into sets; the table has: {known}.")
+    if not columns:
+        raise ValueError(f"no feature columns are left beside {', '.join(map(str, by))}; the table has: {known}.")
+    if len(frame) == 0:
+        raise ValueError("the table has no rows, so there are no sets.")
+    rows, offsets = group_rows([_column(frame, key) for key in by], by)
+    return Grouped(np.stack([_numbers(frame, name)[rows] for name in columns], axis=1), offsets, rows)
+
+
+def group_anndata(adata: Any, by: str | Sequence[str], *, obsm: str | None = None, layer: str | None = None) -> Grouped:
+    """Group the cells of an AnnData object into sets; see :meth:`Sets.from_anndata`.
+
+    Returns
+    -------
+    Grouped
+        With the values in the dtype of the matrix, or float32 if it holds integers.
+    """
+    keys = [by] if isinstance(by, str) else list(by)
+    for store, name, known in (
+        ("obs", keys, adata.obs),
+        ("obsm", [obsm], adata.obsm),
+        ("layers", [layer], adata.layers),
+    ):
+        for key in name:
+            if key is not None and key not in known:
+                raise ValueError(
+                    f"adata.{store} has no {key!r}; it has: {', '.join(map(str, known.keys())) or 'nothing'}."
+                )
+    if obsm is not None and layer is not None:
+        raise ValueError("give obsm or layer, not both.")
+    if not adata.n_obs:
+        raise ValueError("adata has no observations, so there are no sets.")
+    matrix = adata.obsm[obsm] if obsm is not None else adata.layers[layer] if layer is not None else adata.X
+    if matrix is None:
+        raise ValueError(f"adata has no X; choose one of obsm: {', '.join(adata.obsm.keys())}.")
+    rows, offsets = group_rows([np.asarray(adata.obs[key].to_numpy()) for key in keys], keys)
+    values = matrix.to_numpy() if hasattr(matrix, "to_numpy") else matrix
+    values = values.tocsr()[rows].toarray() if hasattr(values, "tocsr") else np.asarray(values)[rows]
+    return Grouped(values if values.dtype.kind == "f" else values.astype(np.float32), offsets, rows)
+
+
+def group_rows(keys: Sequence[np.ndarray], names: Sequence[str]) -> tuple[np.ndarray, torch.Tensor]:
+    """Group rows with equal keys; groups, and rows in a group, stay in order of appearance.
+
+    Parameters
+    ----------
+    keys : sequence of ndarray
+        One or more columns of equal length. Values are equal if Python says so: 1 and "1" are two sets.
+    names : sequence of str
+        Names of the columns, for error messages.
+
+    Returns
+    -------
+    rows : ndarray
+        (N,) row numbers, group after group.
+    offsets : Tensor
+        (B + 1,) where each group starts in `rows`.
+    """
+    codes = np.zeros(len(keys[0]), dtype=np.int64)
+    for key, name in zip(keys, names, strict=True):
+        missing = is_missing(key)
+        if missing.any():
+            raise ValueError(f"row {int(missing.argmax())} has no value in the set column {name!r}.")
+        code = _codes(key)
+        _, codes = np.unique(codes * (int(code.max(initial=0)) + 1) + code, return_inverse=True)
+    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    appearance = np.empty(len(first), dtype=np.int64)
+    appearance[np.argsort(first)] = np.arange(len(first))
+    groups = appearance[inverse]
+    offsets = np.concatenate([[0], np.bincount(groups, minlength=len(first)).cumsum()])
+    return np.argsort(groups, kind="stable"), torch.from_numpy(offsets)
+
+
+def is_missing(column: np.ndarray) -> np.ndarray:
+    """Mark missing values: None, NaN, NaT and pandas' NA.
+
+    Parameters
+    ----------
+    column : ndarray
+        (N,) of any dtype.
+
+    Returns
+    -------
+    ndarray
+        (N,) bool.
+    """
+    if column.dtype.kind == "O":  # what is missing is None or not equal to itself; NA == NA is neither True nor False
+        same = [value is not None and value == value for value in column]  # noqa: PLR0124
+        return np.array([not (isinstance(s, bool | np.bool_) and s) for s in same], dtype=bool)
+    return np.asarray(column != column)  # noqa: PLR0124
+
+
+def _codes(key: np.ndarray) -> np.ndarray:
+    """Number equal values alike. Objects need not be sortable."""
+    if key.dtype.kind != "O":
+        return np.unique(key, return_inverse=True)[1]
+    seen: dict[Any, int] = {}
+    return np.array([seen.setdefault(value, len(seen)) for value in key], dtype=np.int64)
+
+
+def _column(frame: Any, name: str) -> np.ndarray:
+    return np.asarray(frame[name].to_numpy())
+
+
+def _numbers(frame: Any, name: str) -> np.ndarray:
+    column = _column(frame, name)
+    if column.dtype.kind not in "biuf":
+        number = int | float | np.number | decimal.Decimal
+        bad = next(((i, v) for i, v in enumerate(column) if not isinstance(v, number)), None)
+        if bad is not None:
+            raise ValueError(
+                f"column {name!r} must hold numbers, but row {bad[0]} is {str(bad[1])!r}. "
+                "Choose the feature columns with columns=[…]."
+            )
+    return column.astype(np.float64)

@@ -1,0 +1,108 @@
+"""Data-parallel training under torchrun: the process group, and sums over its processes."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+class Workers(NamedTuple):
+    """Rank of this process and number of processes."""
+
+    rank: int
+    world: int
+
+
+def training_device(device: str | torch.device | None, model: nn.Module) -> torch.device:
+    """Device to train on.
+
+    Parameters
+    ----------
+    device : str, torch.device or None
+        "auto": CUDA if there is one (under torchrun the device of the local rank), else the CPU. None: where the
+        weights of the model are.
+    model : nn.Module
+        The model.
+    """
+    if device is None:
+        first = next(model.parameters(), None)
+        return torch.device("cpu") if first is None else first.device
+    if device != "auto":
+        return torch.device(device)
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", torch.cuda.current_device())))
+
+
+def join_workers(device: torch.device) -> Workers:
+    """Join the process group that torchrun describes in the environment; without one, this process is alone.
+
+    A group that is created here (NCCL for weights on CUDA, otherwise Gloo) is left when the interpreter exits: its
+    threads must end before those of other libraries, or the process may abort at exit.
+    """
+    if not dist.is_available() or int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return Workers(0, 1)
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        atexit.register(_leave)
+    return Workers(dist.get_rank(), dist.get_world_size())
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def share_weights(model: nn.Module, me: Workers) -> None:
+    """Start all processes from the weights of the first."""
+    if me.world > 1:
+        for tensor in model.state_dict().values():
+            dist.broadcast(tensor, 0)
+
+
+def share_number(number: int, me: Workers, device: torch.device) -> int:
+    """The number that the first process has."""
+    if me.world == 1:
+        return number
+    shared = torch.tensor([number], dtype=torch.int64, device=device)
+    dist.broadcast(shared, 0)
+    return int(shared)
+
+
+def sum_gradients(
+    parameters: Iterable[nn.Parameter], totals: tuple[float, float, float], me: Workers
+) -> tuple[float, float, float]:
+    """Sum gradients and some numbers over all processes, in one message.
+
+    Every process contributes the gradient of the *sum* of its losses. Dividing by the global number of losses
+    afterwards gives the gradient of the whole batch, however unevenly it was divided.
+
+    Parameters
+    ----------
+    parameters : iterable of nn.Parameter
+        Their `.grad` is replaced by the sum.
+    totals : tuple of float
+        Three numbers to be summed: losses, number of losses, requests to stop.
+    me : Workers
+        This process.
+    """
+    if me.world == 1:
+        return totals
+    parameters = [p for p in parameters if p.requires_grad]
+    used = torch.tensor([p.grad is not None for p in parameters])
+    parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    every = [*parts, used, torch.tensor(totals, dtype=torch.float64)]
+    flat = torch.cat([part.reshape(-1).to(parts[0].device, torch.float64) for part in every])
+    dist.all_reduce(flat)
+    *grads, users, summed = flat.split([part.numel() for part in every])
+    for p, part, grad, used_by in zip(parameters, parts, grads, users.tolist(), strict=True):
+        # A parameter that no process used has no gradient, as with one process: AdamW would decay it on a zero.
+        p.grad = part.copy_(grad.reshape(part.shape)) if used_by else None
+    losses, number, stops = summed.tolist()
+    return losses, number, stops

@@ -1,0 +1,316 @@
+"""The compiled kernels against arithmetic written out: eager, compiled, exported, transformed, threaded."""
+
+import os
+import threading
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import deepsets
+from deepsets import Sets
+from deepsets.nn import kernel_ops, kernels, kernels_torch, parallel
+from tests.strategies import DTYPES, assert_near, ragged_batches
+
+pytest.importorskip("numba")
+WIDTH = 4
+
+
+@pytest.fixture(autouse=True)
+def every_size(monkeypatch):
+    """Run compiled kernels on the smallest batches too, and check the offsets that they get."""
+    monkeypatch.setattr(kernels, "SMALL", 0)
+    monkeypatch.setattr(kernel_ops, "checks", True)
+
+
+def large(
+    low: int = 1, high: int = 40, total: int = 20_000, width: int = 32, dtype: torch.dtype = torch.float32
+) -> Sets:
+    """A batch above the size from which threads are used."""
+    sizes = torch.randint(low, high, (2 * total // (low + high),))
+    sizes[3] = 0
+    offsets = torch.cat([torch.zeros(1, dtype=torch.long), sizes.cumsum(0)])
+    return Sets(torch.randn(int(offsets[-1]), width, dtype=dtype), offsets)
+
+
+def members(sets: Sets) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The rows and weights of each set, in double precision."""
+    flat = sets.materialize()
+    weights = torch.ones(flat.total) if flat.weights is None else flat.weights
+    bounds = flat.offsets.tolist()
+    return [(flat.values[a:b].double(), weights[a:b].double()) for a, b in pairwise(bounds)]
+
+
+# --------------------------------------------------------------------------------------------------------- values
+
+
+@given(sets=ragged_batches(WIDTH))
+def test_sums_equal_a_plain_loop_bit_by_bit(sets):
+    flat = sets.materialize()
+    rows = flat.values if flat.weights is None else flat.values * flat.weights.to(flat.dtype)[:, None]
+    bounds = flat.offsets.tolist()
+    slow = torch.zeros(len(sets), WIDTH, dtype=sets.dtype)
+    for b in range(len(sets)):
+        for i in range(bounds[b], bounds[b + 1]):
+            slow[b] = slow[b] + rows[i]
+    assert torch.equal(kernels.segment_sum(sets.values, sets, sets.weights), slow)
+
+
+@given(sets=ragged_batches(WIDTH))
+def test_moments_and_exponentials_equal_a_plain_loop(sets):
+    flat = sets.materialize()
+    mean, squares = kernels.segment_moments(flat.values, flat, flat.weights)
+    peak, total = kernels.segment_exp_sum(flat.values, flat, flat.weights)
+    for b, (x, w) in enumerate(members(sets)):
+        if float(w.sum()) == 0:
+            assert all(bool((found[b] == 0).all()) for found in (mean, squares, peak, total))
+            continue
+        average = (x * w[:, None]).sum(0) / w.sum()
+        assert_near(mean[b], average, 5)
+        scale = 5 * max(1.0, float(x.abs().max()) ** 2)
+        assert_near(squares[b], ((x - average) ** 2 * w[:, None]).sum(0), scale)
+        assert torch.equal(peak[b].double(), x[w > 0].amax(0))
+        assert_near(total[b], ((x - x[w > 0].amax(0)).clamp(max=0).exp() * w[:, None]).sum(0), 5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("heads", "kinds"), [(1, 1), (6, 3)])
+def test_attention_sums_equal_a_plain_loop(dtype, heads, kinds):
+    offsets = torch.tensor([0, 3, 3, 4, 9])
+    scores, values = 5 * torch.randn(9, heads, dtype=dtype), torch.randn(9, kinds, 5, dtype=dtype)
+    weights = torch.tensor([1, 0, 2, 1, 1, 0.5, 1, 3, 1], dtype=dtype)
+    peak, total, sums = kernels.segment_softmax_sum(scores, values, Sets(values, offsets), weights)
+    assert bool((total[1] == 0).all() and (sums[1] == 0).all() and (peak[1] == 0).all())
+    for b in (0, 2, 3):
+        rows = slice(int(offsets[b]), int(offsets[b + 1]))
+        for h in range(heads):
+            share = weights[rows].double() * (scores[rows, h].double() - peak[b, h].double()).exp()
+            assert_near(total[b, h], share.sum())
+            assert_near(sums[b, h], (share[:, None] * values[rows, h % kinds].double()).sum(0))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("activation", [None, "tanh", "relu", "elu"])
+def test_the_equivariant_update_is_an_addition_and_an_activation(dtype, activation):
+    apply = {None: lambda x: x, "tanh": torch.tanh, "relu": torch.relu, "elu": torch.nn.functional.elu}[activation]
+    x = (
+        torch.cat([torch.linspace(-100, 100, 401), torch.tensor([0.0, -0.0, 1e-6, -1e-6])])
+        .to(dtype)[:, None]
+        .repeat(1, 3)
+    )
+    offsets = torch.tensor([0, 200, 200, 405])
+    context = torch.tensor([[0.0], [1.0], [0.25]]).to(dtype).repeat(1, 3).requires_grad_()
+    leaf = x.clone().requires_grad_()
+    found = kernels.add_broadcast_(leaf * 1, context, Sets(x, offsets), activation)
+    slow = apply(x + torch.repeat_interleave(context.detach(), offsets.diff(), dim=0))
+    assert_near(found.detach(), slow, 5)
+    grad = torch.randn_like(found)
+    got = torch.autograd.grad(found, (leaf, context), grad)
+    y = (x + torch.repeat_interleave(context.detach(), offsets.diff(), dim=0)).double().requires_grad_()
+    (wanted,) = torch.autograd.grad(apply(y), y, grad.double())
+    assert_near(got[0], wanted, 5)
+    assert_near(got[1], torch.stack([wanted[:200].sum(0), wanted[:0].sum(0), wanted[200:].sum(0)]), 50)
+
+
+def test_nan_reaches_the_maximum_and_the_minimum():
+    x = torch.tensor([[1.0], [torch.nan], [3.0], [2.0], [5.0]])
+    sets = Sets.unchecked(x, torch.tensor([0, 3, 5]))
+    for kernel, best in ((kernels.segment_max, 5.0), (kernels.segment_min, 2.0)):
+        found = kernel(x, sets)
+        assert bool(found[0].isnan()) and float(found[1]) == best
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_halves_are_added_in_single_precision(dtype):
+    x = torch.ones(3000, 2, dtype=dtype)
+    sets = Sets(x, torch.tensor([0, 1000, 3000]))
+    assert kernels.segment_sum(x, sets).tolist() == [[1000.0] * 2, [2000.0] * 2]
+    assert kernels_torch.segment_sum(x, sets).tolist() == [[1000.0] * 2, [2000.0] * 2]
+
+
+# ----------------------------------------------------------------------------------------------- gradients
+
+
+@given(sets=ragged_batches(WIDTH, dtypes=[torch.float64]), data=st.data())
+def test_all_gradients_equal_those_of_the_plain_form(sets, data):
+    flat = sets.materialize()
+    w = flat.weights
+    counts = flat.counts
+    pairs = [
+        (lambda x: kernels.segment_moments(x, flat, w), lambda x: kernels_torch.segment_moments(x, flat, w, counts)),
+        (lambda x: kernels.segment_exp_sum(x, flat, w)[1], lambda x: kernels_torch.segment_exp_sum(x, flat, w)[1]),
+        (lambda x: kernels.segment_max(x, flat), lambda x: kernels_torch.segment_extremum(x, flat, "amax")),
+        (lambda x: kernels.segment_min(x, flat), lambda x: kernels_torch.segment_extremum(x, flat, "amin")),
+        (lambda x: kernels.segment_sum(x, flat, w), lambda x: kernels_torch.segment_sum(x, flat, w)),
+    ]
+    fast, slow = data.draw(st.sampled_from(pairs))
+    x = flat.values.clone().requires_grad_()
+    found, wanted = (f(x) if isinstance(f(x), tuple) else (f(x),) for f in (fast, slow))
+    grads = [torch.randn_like(part) for part in wanted]
+    scale = 5 * max(1.0, float(x.detach().abs().max()) if flat.total else 0)
+    assert_near(torch.autograd.grad(found, x, grads)[0], torch.autograd.grad(wanted, x, grads)[0], scale)
+
+
+def test_attention_sums_have_the_gradients_of_finite_differences_twice():
+    offsets = torch.tensor([0, 3, 3, 4, 6])
+    scores = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
+    values = torch.randn(6, 2, 3, dtype=torch.float64, requires_grad=True)
+    weights = torch.tensor([1.0, 0.5, 0.0, 2.0, 0.3, 3.0], dtype=torch.float64)
+
+    def attention(s, v):
+        _, total, sums = kernels.segment_softmax_sum(s, v, Sets.unchecked(v, offsets), weights)
+        return sums / torch.where(total > 0, total, 1)[..., None]
+
+    assert torch.autograd.gradcheck(attention, (scores, values))
+    assert torch.autograd.gradgradcheck(attention, (scores, values))
+
+
+def test_an_extremum_inside_a_layer_adds_to_the_gradient_of_the_matrix_product():
+    x = torch.tensor([[3.0, 1.0], [3.0, 2.0], [0.0, 5.0]], requires_grad=True)
+    weight = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    same, best = kernels.extremum_with_values(x * 1, Sets(x, torch.tensor([0, 2, 3])), 1)
+    ((same @ weight).sum() + (best * torch.tensor([[10.0, 20.0], [30.0, 40.0]])).sum()).backward()
+    assert x.grad.tolist() == [[3 + 5, 7], [3 + 5, 7 + 20], [3 + 30, 7 + 40]]
+
+
+# ----------------------------------------------------------------------------- threads, processes, transformations
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_threads_change_no_bit(monkeypatch, dtype):
+    sets = large(dtype=dtype)
+    monkeypatch.setattr(parallel, "PARALLEL_BYTES", 1)
+    grad = torch.randn(len(sets), sets.width, dtype=dtype)
+
+    def results() -> list[torch.Tensor]:
+        found = []
+        for function in (kernels.segment_sum, kernels.segment_max, lambda x, s: kernels.segment_moments(x, s)[1]):
+            x = sets.values.clone().requires_grad_()
+            out = function(x, sets)
+            out.backward(grad)
+            found += [out.detach(), x.grad]
+        return found
+
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    one = results()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert all(torch.equal(a, b) for a, b in zip(one, results(), strict=True))
+
+
+def test_concurrent_callers_get_their_own_results(monkeypatch):
+    monkeypatch.setattr(parallel, "PARALLEL_BYTES", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    sets = [large(total=4000 + 500 * k) for k in range(4)]
+    wanted = [kernels_torch.segment_sum(s.values, s) for s in sets]
+    wrong = []
+
+    def call(k: int) -> None:
+        for _ in range(10):
+            if not torch.equal(kernels.segment_sum(sets[k].values, sets[k]), wanted[k]):
+                wrong.append(k)
+
+    threads = [threading.Thread(target=call, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_an_error_in_a_thread_reaches_the_caller(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+
+    def fails(low: int, high: int) -> None:
+        raise RuntimeError(f"sets {low} to {high}")
+
+    with pytest.raises(RuntimeError, match="sets"):
+        parallel.run(fails, np.arange(100), parallel.PARALLEL_BYTES)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_process_starts_threads_of_its_own(monkeypatch):
+    monkeypatch.setattr(parallel, "PARALLEL_BYTES", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    sets = large(total=4000)
+    wanted = kernels.segment_sum(sets.values, sets)  # starts the helpers of this process
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if torch.equal(kernels.segment_sum(sets.values, sets), wanted) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_offsets_that_leave_the_batch_are_refused():
+    x = torch.randn(5, 2)
+    for offsets in ([0, 3, 6], [0, 4, 2, 5], [1, 5]):
+        with pytest.raises(ValueError, match=r"offsets must rise from 0 to the number of members, 5; found"):
+            kernels.segment_sum(x, Sets.unchecked(x, torch.tensor(offsets)))
+
+
+def everything(x: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+    """All operators in one function."""
+    sets = Sets.unchecked(x, offsets)
+    parts = [kernels.segment_sum(x, sets), kernels.segment_max(x, sets), kernels.segment_min(x, sets)]
+    parts += [*kernels.segment_moments(x, sets), kernels.segment_exp_sum(x, sets)[1]]
+    parts += [kernels.segment_softmax_sum(x[:, :1], x[:, None], sets)[2][:, 0]]
+    return torch.stack(parts).square().sum(0)
+
+
+def test_compiled_graphs_hold_the_operators_and_give_the_same_gradients():
+    x, offsets = torch.randn(9, WIDTH, requires_grad=True), torch.tensor([0, 4, 4, 5, 9])
+    names: list[str] = []
+
+    def backend(graph, _):
+        names.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    torch.compile(everything, fullgraph=True, backend=backend)(x, offsets)
+    assert {n.split(".")[1] for n in names if n.startswith("deepsets.")} >= {"segment_sum", "segment_extremum"}
+    compiled = torch.compile(everything, fullgraph=True, backend="aot_eager")
+    found, wanted = compiled(x, offsets), everything(x, offsets)
+    assert_near(found, wanted, 5)
+    grad = torch.randn_like(found)
+    assert_near(torch.autograd.grad(found, x, grad)[0], torch.autograd.grad(wanted, x, grad)[0], 50)
+
+
+def test_operators_are_registered_as_torch_asks():
+    x, offsets = torch.randn(9, WIDTH, requires_grad=True), torch.tensor([0, 4, 4, 5, 9])
+    tests = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_static")
+    torch.library.opcheck(torch.ops.deepsets.segment_sum, (x, offsets, None, None), test_utils=tests)
+    torch.library.opcheck(torch.ops.deepsets.segment_extremum, (x, offsets, 1), test_utils=tests)
+    torch.library.opcheck(torch.ops.deepsets.segment_moments, (x, offsets, None), test_utils=tests)
+
+
+def test_exported_programs_work_with_the_operators_and_without():
+    offsets = torch.tensor([0, 4, 4, 5, 9])
+    x = torch.randn(9, WIDTH)
+
+    class Operators(torch.nn.Module):
+        def forward(self, x, offsets):
+            return torch.ops.deepsets.segment_extremum(x, offsets, 1)[0]
+
+    class Plain(torch.nn.Module):
+        def forward(self, x, offsets):
+            return kernels.segment_max(x, Sets.unchecked(x, offsets))
+
+    slow = torch.stack([x[:4].amax(0), torch.zeros(WIDTH), x[4], x[5:].amax(0)])
+    for module, uses in ((Operators(), True), (Plain(), False)):
+        program = torch.export.export(module, (x, offsets))
+        assert torch.equal(program.module()(x, offsets), slow)
+        assert any("deepsets" in str(node.target) for node in program.graph.nodes) == uses
+
+
+def test_function_transforms_give_the_same_gradient():
+    x, offsets = torch.randn(9, WIDTH, requires_grad=True), torch.tensor([0, 4, 4, 5, 9])
+    (wanted,) = torch.autograd.grad(everything(x, offsets).sum(), x)
+    found = torch.func.grad(lambda v: everything(v, offsets).sum())(x.detach())
+    assert_near(found, wanted, 50)
+
+
+def test_versions_name_the_kernels(capsys):
+    assert kernels.implementation().startswith("numba 0.")
+    deepsets.show_versions()
+    assert f"kernels: {kernels.implementation()}" in capsys.readouterr().out

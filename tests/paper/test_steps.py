@@ -1,0 +1,127 @@
+"""Data made at every step: rows per epoch, seeds, settings of the training, exact resume."""
+
+import pytest
+import torch
+from paper.steps import StepData, train_by_steps
+from torch import nn
+
+from deepsets import Sets
+from deepsets.nn import DeepSet
+from deepsets.train import Batch, CheckpointError, TrainingError
+
+VALUES = torch.arange(8.0)[:, None]
+
+
+def loss(model, batch):
+    return (model(batch.sets) - batch.y).square().sum(), len(batch.y)
+
+
+def tiny(folder, loss=loss, **other):
+    """Two epochs of two steps on four sets of one number: the model, and what `make` was called with."""
+    model = DeepSet(nn.Linear(1, 2), nn.Linear(2, 1), pool="sum")
+    seen = []
+
+    def make(rows, done):
+        seen.append((rows.tolist(), done, float(torch.rand(()))))
+        return Batch(Sets(VALUES[rows], torch.arange(len(rows) + 1)), VALUES[rows])
+
+    options = {"epochs": 2, "rate": 1e-2, "pool": 4, "seed": 0, "folder": folder} | other
+    train_by_steps(model, loss, make, 8, **options)
+    return model, seen
+
+
+def test_every_row_comes_once_per_epoch_and_make_gets_the_progress(tmp_path):
+    _, seen = tiny(tmp_path)
+    assert [done for _, done, _ in seen] == [0.125, 0.375, 0.625, 0.875]
+    for epoch in (seen[:2], seen[2:]):
+        assert sorted(row for rows, _, _ in epoch for row in rows) == list(range(8))
+
+
+def test_random_numbers_of_a_step_follow_from_seed_and_step(tmp_path):
+    _, seen = tiny(tmp_path, seed=3)
+    for step, (_, _, drawn) in enumerate(seen):
+        assert drawn == float(torch.rand((), generator=torch.Generator().manual_seed(hash((3, step)))))
+
+
+def test_fewer_rows_than_a_step_takes_are_refused():
+    with pytest.raises(ValueError, match="a step takes 16 rows of the data, found 8 in all"):
+        StepData(lambda rows, done: Batch(Sets(VALUES, torch.tensor([0, 8]))), 8, epochs=1, pool=16, settings={})
+
+
+def test_a_loss_that_grows_without_bounds_is_an_error(tmp_path):
+    with pytest.raises(TrainingError, match=r"became (inf|nan) in epoch \d+, step \d+.*Try a smaller learning rate"):
+        tiny(tmp_path, rate=1e30, epochs=40)
+
+
+def test_rows_that_do_not_fill_a_step_wait_for_another_epoch(tmp_path):
+    _, seen = tiny(tmp_path, pool=3, epochs=30)
+    assert [len(rows) for rows, *_ in seen] == [3] * 60
+    assert all(len({*a, *b}) == 6 for (a, *_), (b, *_) in zip(seen[::2], seen[1::2], strict=True))
+    assert {row for rows, *_ in seen for row in rows} == set(range(8))
+
+
+def test_matrices_decay_and_biases_do_not(tmp_path):
+    def constant(model, batch):
+        return sum(p.sum() * 0 for p in model.parameters()), 1
+
+    torch.manual_seed(0)
+    plain = DeepSet(nn.Linear(1, 2), nn.Linear(2, 1), pool="sum")
+    torch.manual_seed(0)
+    model, _ = tiny(tmp_path, constant, weight_decay=0.5, rate=0.1, average=0.0)
+    for before, after in zip(plain.parameters(), model.parameters(), strict=True):
+        if before.ndim > 1:
+            assert bool((after.abs() < before.abs()).all())
+        else:
+            assert torch.equal(after, before)
+
+
+def test_gradients_are_clipped_to_a_norm_of_1(tmp_path):
+    norms = []
+
+    class Watched(torch.optim.SGD):
+        def step(self, closure=None):
+            grads = [p.grad for group in self.param_groups for p in group["params"]]
+            norms.append(float(nn.utils.get_total_norm(grads)))
+
+    tiny(tmp_path, lambda model, batch: (1e4 * loss(model, batch)[0], 1), optimizer=Watched)
+    assert norms == pytest.approx([1.0] * 4, abs=1e-4)
+
+
+def test_another_optimizer_and_no_average_can_be_chosen(tmp_path):
+    weights = []
+    for name, options in {"a": {"optimizer": torch.optim.Adamax}, "b": {}, "c": {"average": 0.9}}.items():
+        torch.manual_seed(0)
+        weights.append(tiny(tmp_path / name, **{"average": 0.0, **options})[0].rho.weight)
+    assert not torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[1], weights[2])
+
+
+def test_an_interrupted_training_ends_with_the_same_weights(tmp_path, monkeypatch):
+    def stopping(model, batch):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise RuntimeError("power failure")
+        return loss(model, batch)
+
+    def seeded_model(folder, loss):
+        torch.manual_seed(0)
+        return tiny(folder, loss, epochs=4)
+
+    whole, _ = seeded_model(tmp_path / "a", loss)
+    left = 5
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="power failure"):
+        patch.setattr("deepsets.train.run.Run.is_due", lambda self, seconds: True)
+        seeded_model(tmp_path / "b", stopping)
+    again, seen = seeded_model(tmp_path / "b", loss)
+    assert len(seen) == 3
+    for a, b in zip(whole.parameters(), again.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path):
+    tiny(tmp_path, settings={"points": 100})
+    _, seen = tiny(tmp_path, settings={"points": 100})
+    assert seen == []  # nothing was left to do
+    with pytest.raises(CheckpointError, match=r"epochs 2, here 3; .*points 100, here 50.*Choose another folder"):
+        tiny(tmp_path, epochs=3, settings={"points": 50})
