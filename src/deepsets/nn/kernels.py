@@ -158,7 +158,20 @@ def segment_max(values: Tensor, sets: Sets) -> Tensor:
 
 
 def segment_min(values: Tensor, sets: Sets) -> Tensor:
-    """Take the smallest value of each channel over the members of each set; otherwise as :func:`segment_max`."""
+    """Take the smallest value of each channel over the members of each set; otherwise as :func:`segment_max`.
+
+    Parameters
+    ----------
+    values : Tensor of shape (N, D)
+        Features of the members, in the order of the members (without element ids).
+    sets : Sets
+        The layout.
+
+    Returns
+    -------
+    Tensor of shape (B, D)
+        The minima; 0 for an empty set.
+    """
     return _extremum(values, sets, -1)
 
 

@@ -139,6 +139,17 @@ class InteropConversions(ArrowConversions, Selection):
 def group_anndata(adata: Any, by: str | Sequence[str], *, obsm: str | None = None, layer: str | None = None) -> Grouped:
     """Group the cells of an AnnData object into sets; see :meth:`Sets.from_anndata`.
 
+    Parameters
+    ----------
+    adata : AnnData
+        The cells.
+    by : str or sequence of str
+        Columns of ``adata.obs`` that identify the set.
+    obsm : str, optional
+        Key of ``adata.obsm`` with the features; by default ``adata.X``.
+    layer : str, optional
+        Key of ``adata.layers`` with the features.
+
     Returns
     -------
     Grouped
