@@ -147,7 +147,7 @@ def published(layer: Callable[[int, int], tnn.Module], width: int) -> Predict:
 def ours(trial: Trial, part: str, about: Galaxies, rows: np.ndarray, test: np.ndarray) -> np.ndarray:
     """`MemberRegressor`; galaxies without a spectrum are seen by their mates only."""
     epochs = None if part == "splus" else 8
-    model = MemberRegressor(impute=True, random_state=trial.seed, epochs=epochs, checkpoint_dir=str(trial.folder))
+    model = MemberRegressor(random_state=trial.seed, epochs=epochs, checkpoint_dir=str(trial.folder))
     lists = [_lists(column[rows], about.cluster[rows]) for column in (about.features, about.z)]
     model.fit(*lists)
     return np.concatenate(model.predict(_lists(about.features[test], about.cluster[test])))

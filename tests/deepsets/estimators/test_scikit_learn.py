@@ -60,6 +60,12 @@ def test_permutation_importance_takes_tables():
 class RowsAsSets(SetClassifier):
     """Each row of a 2-D array as a set of one member, so that scikit-learn's checks can be run."""
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = True  # otherwise scikit-learn skips all checks
+        tags.input_tags.string = tags.input_tags.categorical = False
+        return tags
+
     @staticmethod
     def _rows(X):
         return X[:, None, :] if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype != object else X
