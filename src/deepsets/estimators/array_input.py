@@ -11,6 +11,7 @@ from ..sets import Sets, flatten_arrays, is_missing
 from .columns import Category, Columns, factorize, from_values, read_columns
 from .layout import Members, Schema
 
+_REAL = "Give the real and the imaginary part as two features."
 TOKEN = "token"  # name of the one column of a set of tokens
 
 
@@ -22,7 +23,7 @@ def from_sets(sets: Sets) -> Members:
     if values.ndim == 1 and not values.is_floating_point():  # plain integers are ids, as in a list
         columns = _tokens(values.numpy())
     else:
-        columns = _matrix(values.reshape(len(values), -1).double().numpy(), offsets)
+        columns = _matrix(values.reshape(len(values), int(np.prod(values.shape[1:]))).double().numpy(), offsets)
     return Members(columns, offsets, None, weights)
 
 
@@ -77,9 +78,7 @@ def parse_list(X: Any) -> Members:
         X = np.asarray(X)
     if isinstance(X, np.ndarray) and X.dtype != object:
         if X.dtype.kind == "c":
-            raise ValueError(
-                "Complex data not supported: X holds complex numbers. Give the real and the imaginary part as two features."
-            )
+            raise ValueError("Complex data not supported: X holds complex numbers. " + _REAL)
         if X.ndim != 3:
             raise ValueError(
                 f"an array X must have the shape (sets, members, features), found {X.shape}: for sets of different "
@@ -125,12 +124,10 @@ def _parse_arrays(X: list[Any]) -> Members:
                     "table with by=, or a list of lists of dicts."
                 ) from None
         if np.iscomplexobj(members):
-            raise ValueError(
-                f"Complex data not supported: set {b} holds complex numbers. Give the real and the imaginary part as two features."
-            )
+            raise ValueError(f"Complex data not supported: set {b} holds complex numbers. " + _REAL)
         arrays.append(members.detach().double().cpu() if isinstance(members, torch.Tensor) else members)
     values, offsets = flatten_arrays(arrays)
-    flat, cuts = values.reshape(len(values), -1).numpy(), offsets.numpy()
+    flat, cuts = values.reshape(len(values), int(np.prod(values.shape[1:]))).numpy(), offsets.numpy()
     return Members(_matrix(flat.astype(np.float64), cuts), cuts)
 
 

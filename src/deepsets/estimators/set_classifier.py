@@ -130,9 +130,7 @@ class SetClassifier(TransformerMixin, ClassifierMixin, SetEstimator):
             labels.dtype == object and len(labels) > 0 and isinstance(labels[0], list | tuple | set)
         )
         if labels.ndim == 2 and labels.shape[1] == 1:
-            warnings.warn(
-                "y is a column of shape (sets, 1): it is read as one label per set.", DataConversionWarning, 4
-            )
+            warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, 4)
             labels, many = labels[:, 0], False
         if first:
             self.__dict__.pop("classes_", None)

@@ -51,9 +51,7 @@ def per_member(values: np.ndarray, members: Members) -> Any:
 def one_per_set(y: Any, members: Members, what: str) -> np.ndarray:
     """Targets as an array of B rows; a column of a table must not change within a set."""
     if y is None:
-        raise ValueError(
-            "y is needed: one target for each set. This estimator requires y to be passed, but the target y is None."
-        )
+        raise ValueError("y is needed: one target for each set; it requires y to be passed, but the target y is None.")
     if isinstance(y, list | tuple) and len({len(v) for v in y if isinstance(v, list | tuple | set | np.ndarray)}) > 1:
         y = _ragged(y)
     if isinstance(y, list | tuple) and len({isinstance(v, str) for v in y}) > 1:

@@ -68,6 +68,7 @@ class RowsAsSets(SetClassifier):
 
     @staticmethod
     def _rows(X):
+        X = np.asarray(X) if hasattr(X, "__array__") and not hasattr(X, "columns") else X
         return X[:, None, :] if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype != object else X
 
     def _read_first(self, X, y, z):
@@ -85,6 +86,7 @@ EXPECTED = {
     "check_sample_weights_pandas_series": "a pandas table needs by=, the column that identifies the set",
     "check_sample_weight_equivalence_on_dense_data": "other rows give other folds, and so another regularisation",
     "check_dtype_object": "an array of objects is a list of sets",
+    "check_estimators_empty_data_messages": "the message names the shape (sets, members, features)",
     "check_fit2d_predict1d": "the message names the shape (sets, members, features)",
 }
 
