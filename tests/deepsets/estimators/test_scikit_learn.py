@@ -84,6 +84,7 @@ EXPECTED = {
     "check_n_features_in_after_fitting": "the message speaks of members: 'X has members with 2 features, but …'",
     "check_classifiers_train": "the same message",
     "check_sample_weights_pandas_series": "a pandas table needs by=, the column that identifies the set",
+    "check_classifier_data_not_an_array": "the same",
     "check_sample_weight_equivalence_on_dense_data": "other rows give other folds, and so another regularisation",
     "check_dtype_object": "an array of objects is a list of sets",
     "check_estimators_empty_data_messages": "the message names the shape (sets, members, features)",
