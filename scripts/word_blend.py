@@ -3,8 +3,7 @@
     python scripts/word_blend.py benchmarks/data/concept_lists.txt src/deepsets/expand/words/weights.json
 
 From every list marked with * two, three, four and five random members are the query; logistic regression separates the
-other members from other words: the 200 most similar ones, and of those behind them the one at rank r with probability
-200 / r (and a weight that makes up for it). The lists without * are for measuring.
+other members from other words among those that are preselected for the query. The lists without * are for measuring.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from sklearn.linear_model import LogisticRegression
 
 from deepsets.expand.vocabulary import Vocabulary
 from deepsets.expand.words import word_data
-from deepsets.expand.words.evidence import FEATURES, WordEvidence
+from deepsets.expand.words.evidence import FEATURES, PRESELECTED, WordEvidence, quick_scores
 
-SIZES, NEGATIVES = (2, 3, 4, 5), 200
+SIZES = (2, 3, 4, 5)
 
 
 def read_lists(path: Path, tuning: bool) -> dict[str, list[str]]:
@@ -39,25 +38,20 @@ def main() -> None:
     data = word_data()
     vocabulary, evidence = Vocabulary(data.words), WordEvidence(data)
     rng = np.random.default_rng(0)
-    rows, truth, weight = [], [], []
+    rows, truth = [], []
     for members in read_lists(args.lists, tuning=True).values():
         ids = np.unique([i for member in members if (i := vocabulary.find(member)) is not None])
         for size in SIZES:
             order = rng.permutation(ids)
             query, wanted = np.sort(order[:size]), order[size:]
             features = evidence(query)
-            quick = 8 * features[:, 0] + 0.3 * (features[:, 4] + features[:, 6])
-            rank = np.empty(len(quick))
-            rank[np.argsort(-quick)] = np.arange(1, len(quick) + 1)
-            chance = np.minimum(1, NEGATIVES / rank)
-            drawn = rng.random(len(chance)) < chance
-            drawn[np.isin(data.stems, data.stems[ids]) | data.function] = False
-            chosen = np.concatenate([wanted, np.flatnonzero(drawn)])
+            quick = quick_scores(features)
+            quick[data.function | np.isin(data.stems, data.stems[query])] = -np.inf
+            chosen = np.argpartition(-quick, PRESELECTED)[:PRESELECTED]
             rows.append(features[chosen])
-            truth.append(np.arange(len(chosen)) < len(wanted))
-            weight.append(np.where(truth[-1], 1, 1 / chance[chosen]))
+            truth.append(np.isin(data.stems[chosen], data.stems[wanted]))
     table, scale = np.concatenate(rows), np.concatenate(rows).std(0)
-    model = LogisticRegression(max_iter=500).fit(table / scale, np.concatenate(truth), np.concatenate(weight))
+    model = LogisticRegression(max_iter=500).fit(table / scale, np.concatenate(truth))
     weights = {name: round(float(w), 5) for name, w in zip(FEATURES, model.coef_[0] / scale, strict=True)}
     args.output.write_text(json.dumps(weights, indent=1) + "\n")
     print(weights)  # noqa: T201

@@ -133,8 +133,8 @@ def published(layer: Callable[[int, int], tnn.Module], width: int) -> Predict:
         steps = {"splus": (150, 16), "generated": (12 if trial.full else 60, 128), "redmapper": (12, 128)}
         chosen = trial.choose(epochs=steps[part][0], batch_size=steps[part][1], rate=2e-3)
         train(
-            model, _loss, data, epochs=chosen.epochs, batch_size=chosen.batch_size, learning_rate=chosen.rate, seed=trial.seed,
-            checkpoint_dir=trial.folder, progress=False,
+            model, _loss, data, epochs=chosen.epochs, batch_size=chosen.batch_size, learning_rate=chosen.rate,
+            seed=trial.seed, checkpoint_dir=trial.folder, progress=False,
         )  # fmt: skip
         model.eval()
         with torch.no_grad():

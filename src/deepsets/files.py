@@ -39,7 +39,6 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     ...         _ = temporary.write_text("1 2 3")
     ...     (Path(folder) / "numbers.txt").read_text()
     '1 2 3'
-
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +69,6 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     ------
     Path
         The temporary folder, beside the final one.
-
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +110,6 @@ def locked(path: str | Path) -> Iterator[None]:
     ------
     FileInUseError
         If another process, or another block of this one, holds the lock.
-
     """
     name = _lock_name(Path(path))
     descriptor = _acquire(name)

@@ -1,4 +1,4 @@
-"""`deepsets expand`: from a few words to more like them."""
+"""`deepsets expand`: from a few elements of a set to more of them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,18 @@ from .output import progress, show_json
 
 @user_errors
 def expand(
-    words: Annotated[
-        list[str] | None, typer.Argument(help='Members of a set: lion "grand piano"; commas are fine.')
-    ] = None,
+    words: Annotated[list[str] | None, typer.Argument(help='Members of a set; "grand piano" or grand_piano.')] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many to find.")] = 10,
     model: Annotated[
         str | None, typer.Option(help="A folder of `fit --task expansion` (default: English words).")
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="blend, bayesian-sets, nearest-vectors or deep-sets, where no model is given.")
+        str | None, typer.Option(help="blend, bayesian-sets, nearest-vectors or deep-sets, without --model.")
     ] = None,
-    exclude: Annotated[list[str] | None, typer.Option(help="Not to be found; may be given several times.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Never returned; may be given several times.")] = None,
     not_like: Annotated[list[str] | None, typer.Option(help="A negative example; may be given several times.")] = None,
-    fits: Annotated[bool, typer.Option("--fits", help="Show how well each of the words goes with the others.")] = False,
     why: Annotated[bool, typer.Option("--why", help="Show which words each answer goes with.")] = False,
+    fits: Annotated[bool, typer.Option("--fits", help="Show how well each word fits the others.")] = False,
     file: Annotated[Path | None, typer.Option("--from", help="A text file with more words, one per line.")] = None,
     candidates: Annotated[
         str | None, typer.Option(help="A table or folder of Parquet files with candidates to search; path or URI.")
@@ -39,11 +37,11 @@ def expand(
     address: Address = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Find more members of the set that a few words are from.
+    """Find more elements of the set that a few words belong to.
 
-    Without a model the words are English words and phrases, which come with the library. Capitals do not matter; words
-    that are not known are skipped and named. With --candidates, names and features of candidates are read from files,
-    which may be larger than memory; the model must be one that scores features.
+    Without a model the words are English words and phrases that come with the library. Case does not matter; words that
+    are not known are skipped and named. With --candidates, names and features of candidates are read from files, which
+    may be larger than memory; the model must be one that scores features.
 
     \b
     Examples:
@@ -54,11 +52,11 @@ def expand(
       deepsets expand --model songs/ s17 s23 --candidates shards/ --element song
     """
     if model is not None and method is not None:
-        raise typer.BadParameter("a model has its method already.", param_hint="--method")
-    asked = [*(words or []), *(_lines(file) if file else [])]
-    if not asked or not all(word.strip() for word in asked):
+        raise typer.BadParameter("a model folder has its own method.", param_hint="--method")
+    query = [*(words or []), *(_lines(file) if file else [])]
+    if not query or not all(word.strip() for word in query):
         raise typer.BadParameter(
-            "give at least one word, and none that is empty, or a file of words by --from.", param_hint="WORDS"
+            "give at least one word, and no empty one, or a file of words with --from.", param_hint="WORDS"
         )
     check_engine(engine, address)
     if candidates is not None:
@@ -68,42 +66,36 @@ def expand(
                 param_hint="--candidates",
             )
         run = make_engine(engine, workers, address)
-        _from_files(model, asked, candidates, k, element, exclude or [], run, as_json)
+        _from_files(model, query, candidates, k, element, exclude or [], run, as_json)
         return
     if engine != "local" or element is not None:
         raise typer.BadParameter("it needs --candidates.", param_hint="--element" if element else "--engine")
     from ..expand import odd_member
 
     expander = _expander(model, method)
-    found = expander.expand(asked, k, exclude=exclude or [], not_like=not_like or [])
-    query, unknown = expander.parse(asked)
-    members = expander.relative_fits(query) if fits and len(query) > 1 else []
-    place = odd_member(expander, query)
-    odd = None if place is None else query[place]
-    reasons = {c.element: expander.explain(query, c.element) for c in found} if why else {}
+    found = expander.expand(query, k, exclude=exclude or [], not_like=not_like or [])
+    known, unknown = expander.parse(query)
+    members = expander.relative_fits(known) if fits and len(known) > 1 else []
+    place = odd_member(expander, known)
+    odd = None if place is None else known[place]
+    reasons = {c.element: expander.explain(known, c.element) for c in found} if why else {}
     if as_json:
         answers: list[dict[str, Any]] = [candidate._asdict() for candidate in found]
         for answer in answers if why else []:
             reason = reasons[answer["element"]]
             answer["members"], answer["sets"] = [m._asdict() for m in reason.members], reason.sets
         skipped = [{"element": u.element, "suggestions": u.suggestions} for u in unknown]
-        result: dict[str, Any] = {"query": query, "unknown": skipped, "answers": answers, "odd": odd}
+        result: dict[str, Any] = {"query": known, "unknown": skipped, "answers": answers, "odd": odd}
         show_json(result | ({"fits": [{"element": m.element, "fit": m.score} for m in members]} if fits else {}))
         return
-    scores = expander.score(query)
-    least = min(float(np.median(scores[np.isfinite(scores)])), *(c.score for c in found))  # unrelated elements
+    scores = expander.score(known)
+    least = min(float(np.median(scores[np.isfinite(scores)])), *(c.score for c in found))  # an unrelated element
     _table([(c.element, c.score, _reason(reasons.get(c.element))) for c in found], least)
     if members:
-        typer.echo("\nHow well each goes with the others, from 0 (unrelated) to 1 (as well as the best):")
+        typer.echo("\nHow well each fits the others, from 0 (unrelated) to 1 (best):")
         _table([(m.element, m.score, "") for m in members], 0.0, 1.0)
     if odd is not None:
         typer.echo(f"\n{odd} does not seem to belong to the others.")
-
-
-def _reason(reason: Any) -> str:
-    if reason is None:
-        return ""
-    return ", ".join(str(m.element) for m in reason.members[:3]) + (f" ({reason.sets[0]})" if reason.sets else "")
 
 
 def _from_files(
@@ -125,6 +117,12 @@ def _from_files(
         show_json({"query": query, "answers": [candidate._asdict() for candidate in found]})
     else:
         _table([(c.element, c.score, "") for c in found], min(c.score for c in found))
+
+
+def _reason(reason: Any) -> str:
+    if reason is None:
+        return ""
+    return ", ".join(str(m.element) for m in reason.members[:3]) + (f" ({reason.sets[0]})" if reason.sets else "")
 
 
 def _expander(model: str | None, method: str | None) -> Any:

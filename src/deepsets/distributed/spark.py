@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -67,7 +68,9 @@ class Spark:
         builder = SparkSession.builder.master(self.address or f"local[{self.workers or '*'},4]").appName("deepsets")
         builder = builder.config("spark.ui.showConsoleProgress", str(progress and sys.stderr.isatty()).lower())
         if self.address is None:
+            cores = self.workers or os.cpu_count() or 1
             options = {"spark.ui.enabled": "false", "spark.pyspark.python": sys.executable}
+            options |= {"spark.sql.shuffle.partitions": str(2 * cores)}
             options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             builder = builder.config(map=options)
         spark = active or builder.getOrCreate()

@@ -12,8 +12,6 @@ import numpy as np
 
 from ..sets import is_missing
 
-KINDS = ("number", "category", "datetime")
-
 
 class Category(NamedTuple):
     """A column of categories: `codes` (N,) point into `values`; −1 is a missing value."""

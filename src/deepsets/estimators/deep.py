@@ -157,3 +157,16 @@ def loss_of(task: Task) -> Callable[[Any, Batch], tuple[Tensor, Tensor | float]]
         return (errors * seen).sum(), seen.sum()
 
     return loss
+
+
+class one_thread:
+    """Torch with one thread: small networks only wait for each other; the user's setting is put back."""
+
+    def __enter__(self) -> None:
+        self.before = torch.get_num_threads()
+        if self.before > 1:
+            torch.set_num_threads(1)
+
+    def __exit__(self, *_: Any) -> None:
+        if self.before > 1:
+            torch.set_num_threads(self.before)

@@ -14,7 +14,7 @@ from ..nn import DeepSet, Pooling, leave_one_out
 from ..nn.state import Parts
 from ..sets import Sets
 from .blend import Folds, blend_weights, fit_temperature, make_folds
-from .input import Members
+from .layout import Members
 from .linear import LinearHead, bag_matrix, fit_linear
 from .network import SetNetworks
 from .state import under

@@ -17,8 +17,9 @@ from .lookup import Members
 from .methods import METHODS, new_method
 from .metrics import ranks
 
-_HELD_OUT = 0.2  # share of the sets that the weights are learned from
-_SCORES = 20_000_000  # numbers of one part in memory, while the weights are learned
+_HELD_OUT, _TIMES = 0.2, 5  # share of the sets that the weights are learned from, and queries per set at most
+_MOST_QUERIES = 3000
+_SCORES = 4_000_000  # numbers of one part in memory, while the weights are learned
 _PENALTY = 1e-3
 _RIDGES, _LARGEST_TRIED = (10.0, 50.0, 200.0, 1000.0), 2000
 
@@ -114,7 +115,7 @@ class Expander(BaseExpander):
         """The ridge of "ease" that ranks held-out members best; the default where trying several takes long."""
         if min(len(sets), len(self.vocabulary_)) > _LARGEST_TRIED:
             return 100.0
-        rows = min(len(queries), max(50, _SCORES // len(self.vocabulary_)))
+        rows = min(_MOST_QUERIES, max(50, _SCORES // len(self.vocabulary_)))
         found = {}
         for ridge in _RIDGES:
             part = new_method("ease", sets, self.vocabulary_, ridge=ridge).fit(sets, vocabulary=self.vocabulary_)
@@ -122,7 +123,7 @@ class Expander(BaseExpander):
         return max(found, key=found.__getitem__)
 
     def _learn_weights(self, queries: list[np.ndarray], truths: np.ndarray) -> None:
-        rows = min(len(queries), max(50, _SCORES // len(self.vocabulary_)))
+        rows = min(_MOST_QUERIES, max(50, _SCORES // len(self.vocabulary_)))
         queries, truths = queries[:rows], truths[:rows]
         table = np.stack([self._part_scores(name, queries) for name in self.part_names_], 2)  # (Q, V, P)
         inputs, wanted = torch.from_numpy(table), torch.from_numpy(truths)
@@ -227,14 +228,13 @@ class Expander(BaseExpander):
 
 
 def _hold_out(sets: Sets, rng: np.random.Generator) -> tuple[list[np.ndarray], np.ndarray]:
-    """Hold out one member of each set with at least two: queries, and the members to be found."""
-    queries, truths = [], []
+    """Hold out one member of each set with at least two, several times: queries, and the members to be found."""
+    pairs = []
     for ids in sets.to_list():
-        if len(ids) >= 2:
-            order = rng.permutation(ids.numpy())
-            queries.append(np.sort(order[1:]))
-            truths.append(int(order[0]))
-    return queries, np.array(truths, dtype=np.int64)
+        for truth in rng.permutation(ids.numpy())[:_TIMES] if len(ids) >= 2 else ():
+            pairs.append((np.sort(ids.numpy()[ids.numpy() != truth]), int(truth)))
+    pairs = [pairs[i] for i in rng.permutation(len(pairs))]
+    return [query for query, _ in pairs], np.array([truth for _, truth in pairs], dtype=np.int64)
 
 
 def _quality(scores: np.ndarray, truths: np.ndarray, queries: list[np.ndarray]) -> tuple[float, float]:

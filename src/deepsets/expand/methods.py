@@ -13,7 +13,7 @@ from .learned import SetExpander
 from .vectors import NearestVectors, set_vectors
 
 METHODS = ("popularity", "item-item", "ease", "bayesian-sets", "latent-vectors", "deep-sets", "features")
-_STEPS = 400  # of "deep-sets", at least
+_STEPS = 250  # of "deep-sets", at least
 
 
 def new_method(
@@ -37,7 +37,9 @@ def new_method(
     random_state : int, default=0
         Seed of "deep-sets".
     epochs : int, optional
-        Epochs of "deep-sets"; by default as many as give 400 steps, and at least 3.
+        Epochs of "deep-sets"; by default as many as give 250 steps, and at least 2.
+    ridge : float, default=100.0
+        Ridge of "ease".
 
     Returns
     -------
@@ -65,11 +67,11 @@ def new_method(
             phi=(128,),
             rho=(128,),
             dropout=0.1,
-            query=(1, 20),
-            positives=5,
-            negatives=256,
+            query=(1, 10),
+            positives=3,
+            negatives=128,
             weight_decay=0.1,
-            epochs=epochs or max(3, -(-_STEPS // steps)),
+            epochs=epochs or max(2, -(-_STEPS // steps)),
             random_state=random_state,
         )
     raise ValueError(f"a method is one of {', '.join(METHODS)}; found {name!r}.")

@@ -132,7 +132,13 @@ def load(folders: Iterable[Path]) -> list[Served]:
 
 
 def words() -> list[Served]:
-    """The expanders of English words that come with the package: the blend first, then its methods."""
+    """Wrap the expanders of English words that come with the package: the blend first, then its methods.
+
+    Returns
+    -------
+    list of Served
+        The models.
+    """
     from ..expand.words import WORD_METHODS, word_data, word_expander
 
     about = f"over {len(word_data().words):,} English words and phrases"

@@ -9,7 +9,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 
 from deepsets import Sets
-from deepsets.estimators.sdm import SupportDistributionMachine, _mean_kernel
+from deepsets.estimators import SupportDistributionMachine
+from deepsets.estimators.mean_embedding import mean_kernel
 
 ONE = {"octaves": (0, 0), "widths": (1.0,), "ridges": (1e-3,), "random_state": 0}
 
@@ -32,7 +33,7 @@ def test_the_mean_kernel_equals_the_double_loop(sizes, bandwidth):
     rng = np.random.default_rng(len(sizes))
     a = [rng.normal(size=(n, 2)) for n in sizes]
     b = [rng.normal(size=(n, 2)) for n in (3, 1)]
-    fast = _mean_kernel(*(Sets.from_list([torch.tensor(x) for x in s]) for s in (a, b)), bandwidth)
+    fast = mean_kernel(*(Sets.from_list([torch.tensor(x) for x in s]) for s in (a, b)), bandwidth)
     np.testing.assert_allclose(fast, slow_kernel(a, b, bandwidth), atol=1e-6)
 
 

@@ -14,7 +14,7 @@ from ..bayesian import BayesianSets
 from ..vectors import NearestVectors
 from ..vocabulary import Vocabulary
 from .data import WordData, word_data
-from .evidence import FEATURES, WordEvidence
+from .evidence import FEATURES, PRESELECTED, WordEvidence, quick_scores
 
 WORD_METHODS = ("blend", "bayesian-sets", "nearest-vectors", "deep-sets")
 
@@ -25,7 +25,7 @@ class _Words(BaseExpander):
     data: WordData
 
     def filter_scores(self, members: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        """Remove function words, inflections of the query, and all but the best inflection of each other word.
+        """Remove function words, names of the query's kind, its inflections, and all but the best inflection of others.
 
         Parameters
         ----------
@@ -45,7 +45,18 @@ class _Words(BaseExpander):
         np.maximum.at(best, stems, scores)
         asked = np.zeros(len(stems), dtype=bool)
         asked[stems[members]] = True
+        asked[self._names_of_concepts(members)] = True
         return np.where(self.data.function | asked[stems] | (scores < best[stems]), -np.inf, scores)
+
+    def _names_of_concepts(self, members: np.ndarray) -> list[int]:
+        """Words that name what the members are, such as "cheese" for cheddar and brie, and are no such thing."""
+        if len(members) < 2:
+            return []
+        held = np.asarray(self.data.members[:, members].sum(1)).ravel()
+        common = np.flatnonzero(held >= max(2, len(members) / 2))
+        inside = set(self.data.members[common].indices.tolist())
+        found = {self._vocabulary.find(self.data.names[t]) for t in common} - {None}
+        return [int(self.data.stems[i]) for i in found - inside]
 
     def _common_sets(self, members: np.ndarray, element: int) -> list[str]:
         of = self.data.members[:, [element]].toarray()[:, 0] > 0
@@ -85,7 +96,16 @@ class WordExpander(_Words):
         self._weights = np.array([weights[name] for name in FEATURES], np.float32)
 
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
-        return np.stack([self._evidence(query) @ self._weights for query in queries])
+        return np.stack([self._rank(self._evidence(query)) for query in queries])
+
+    def _rank(self, features: np.ndarray) -> np.ndarray:
+        """Scores by the learned weights for preselected words; the others follow."""
+        quick = quick_scores(features)
+        chosen = np.argpartition(-quick, PRESELECTED)[:PRESELECTED]
+        scores = features[chosen] @ self._weights
+        out = quick - quick[chosen].min() + scores.min()
+        out[chosen] = scores
+        return out
 
 
 class _WordsBy(_Words):
