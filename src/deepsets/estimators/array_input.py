@@ -73,14 +73,20 @@ def parse_list(X: Any) -> Members:
         X = np.ma.filled(X.astype(float), np.nan)
     if isinstance(X, torch.Tensor):
         X = X.detach().cpu().numpy()
+    elif hasattr(X, "__array__") and not hasattr(X, "__iter__"):
+        X = np.asarray(X)
     if isinstance(X, np.ndarray) and X.dtype != object:
         if X.dtype.kind == "c":
-            raise ValueError("X holds complex numbers: give the real and the imaginary part as two features.")
+            raise ValueError(
+                "Complex data not supported: X holds complex numbers. Give the real and the imaginary part as two features."
+            )
         if X.ndim != 3:
             raise ValueError(
                 f"an array X must have the shape (sets, members, features), found {X.shape}: for sets of different "
                 "sizes give a list of 2-D arrays; for one set per row write X[:, None, :]."
             )
+        if len(X) == 0 or X.shape[2] == 0:
+            raise ValueError(f"X has shape {X.shape}: it holds no sets, or members without features.")
         offsets = np.arange(len(X) + 1) * X.shape[1]
         return Members(_matrix(X.reshape(-1, X.shape[2]).astype(np.float64), offsets), offsets)
     if isinstance(X, str) or not hasattr(X, "__iter__"):
@@ -119,7 +125,9 @@ def _parse_arrays(X: list[Any]) -> Members:
                     "table with by=, or a list of lists of dicts."
                 ) from None
         if np.iscomplexobj(members):
-            raise ValueError(f"set {b} holds complex numbers: give the real and the imaginary part as two features.")
+            raise ValueError(
+                f"Complex data not supported: set {b} holds complex numbers. Give the real and the imaginary part as two features."
+            )
         arrays.append(members.detach().double().cpu() if isinstance(members, torch.Tensor) else members)
     values, offsets = flatten_arrays(arrays)
     flat, cuts = values.reshape(len(values), -1).numpy(), offsets.numpy()
