@@ -69,10 +69,11 @@ class Spark:
         builder = builder.config("spark.ui.showConsoleProgress", str(progress and sys.stderr.isatty()).lower())
         if self.address is None:
             cores = self.workers or os.cpu_count() or 1
-            options = {"spark.ui.enabled": "false", "spark.pyspark.python": sys.executable}
-            options |= {"spark.sql.shuffle.partitions": str(2 * cores)}
+            options: dict[str, Any] = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": str(2 * cores)}
             options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             builder = builder.config(map=options)
+        python = os.environ.get("PYSPARK_PYTHON")
+        os.environ["PYSPARK_PYTHON"] = python or sys.executable
         spark = active or builder.getOrCreate()
         try:
             yield spark
@@ -84,6 +85,8 @@ class Spark:
         finally:
             if active is None:
                 spark.stop()
+            if python is None:
+                del os.environ["PYSPARK_PYTHON"]
 
 
 class _Plain:
@@ -134,7 +137,8 @@ class _Write:
 
         first = next(batches, None)
         if first is not None:
-            number = TaskContext.get().partitionId()
+            task = TaskContext.get()
+            number = task.partitionId() if task is not None else 0
             with open_output(f"{self.folder}/part-{number:06d}.parquet") as file:
                 with parquet_writer(file, self.schema.original) as sink:
                     for batch in chain([first], batches):

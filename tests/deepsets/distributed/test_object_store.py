@@ -64,7 +64,7 @@ def test_predict_and_pool(bucket, tmp_path):
         distributed.pool(net, table, f"{bucket}/rows", overwrite=True, **options)
     with pytest.raises(ValueError, match="s3://sets/none does not exist"):
         distributed.pool(net, f"{bucket}/none", f"{bucket}/p.parquet", **options)
-    with pytest.raises(ValueError, match="s3://nobucket/p.parquet cannot be written"):
+    with pytest.raises(ValueError, match=r"s3://nobucket/p\.parquet cannot be written"):
         distributed.pool(net, table, "s3://nobucket/p.parquet", **options)
 
 
