@@ -2,12 +2,18 @@
 
 import os
 
-import torch
-from hypothesis import HealthCheck, settings
+# On some virtual machines oneDNN's bfloat16 code for AMX ends the process with an illegal instruction.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+import torch  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
+
+from deepsets.nn import kernel_ops
 
 _COMMON = {"deadline": None, "database": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("fixed", derandomize=True, max_examples=25, **_COMMON)
 settings.register_profile("random", derandomize=False, max_examples=50, **_COMMON)
+kernel_ops.checks = True  # kernels trust their offsets; in tests they check them
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 

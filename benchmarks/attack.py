@@ -2,6 +2,7 @@
 
     python -m benchmarks.attack tables --count 5000
     python -m benchmarks.attack folders --count 3000
+    python -m benchmarks.attack kill-fit --count 50        (also kill-save, kill-predict)
 
 An outcome is `done` (the damaged file was read), `sentence` (exit code 1 and an error of one line), or a failure: a
 traceback, exit code 70, or death by a signal. Failures are printed with the seed that makes them again.
@@ -17,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -336,9 +338,107 @@ def run_attack(name: str, count: int, first: int = 0, batch: int = BATCH) -> tup
     return outcomes, failures
 
 
+# -------------------------------------------------------------------------------------------------------------- kills
+
+_SAVER = """
+import sys, deepsets
+old = deepsets.load(sys.argv[1])
+print("ready", flush=True)
+while True:
+    deepsets.save(old, sys.argv[2], overwrite=True)
+"""
+
+
+def run_kills(what: str, count: int, first: int = 0) -> list[str]:
+    """Kill processes at random moments and check what they leave.
+
+    Parameters
+    ----------
+    what : {"save", "fit", "predict"}
+        ``save``: a model is saved over another one again and again; afterwards one of them can be loaded. ``fit`` and
+        ``predict``: the command is run again (``fit`` with ``--resume``) and gives the result of an undisturbed run.
+    count : int
+        How many processes are killed.
+    first : int, default=0
+        The first seed.
+
+    Returns
+    -------
+    list of str
+        What went wrong.
+    """
+    failures = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_tables(folder)
+        _write_long(folder / "long.csv")
+        for seed in range(first, first + count):
+            wrong = _kill_save(folder, seed) if what == "save" else _kill_command(folder, what, seed)
+            if wrong:
+                failures.append(f"seed {seed}: {wrong}")
+    return failures
+
+
+def _write_long(path: Path) -> None:
+    rows = random.Random(0)
+    lines = [f"{i // 3},{rows.gauss(0, 1):.4f},{rows.gauss(0, 1):.4f},{i % 7}" for i in range(60_000)]
+    path.write_text("box,a,b,y\n" + "\n".join(lines) + "\n")
+
+
+def _kill_save(folder: Path, seed: int) -> str | None:
+    import deepsets
+
+    target = folder / "saved"
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(folder / "model", target)
+    command = [sys.executable, "-c", _SAVER, str(folder / "model"), str(target)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(random.Random(seed).random() * 0.3)
+        process.kill()
+    try:
+        deepsets.save(deepsets.load(target), target, overwrite=True)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    left = [path.name for path in folder.iterdir() if path.name.startswith(".")]
+    return f"left behind: {left}" if left else None
+
+
+def _kill_command(folder: Path, what: str, seed: int) -> str | None:
+    output = folder / ("fitted" if what == "fit" else "out.jsonl")
+    command = [sys.executable, "-m", "deepsets", *_arguments(folder, what, output)]
+    whole = folder / ("whole" if what == "fit" else "whole.jsonl")
+    if not whole.exists():
+        start = time.monotonic()
+        subprocess.run([*command[:-1], str(whole)], check=True, capture_output=True)
+        (folder / "seconds").write_text(str(time.monotonic() - start))
+    for path in (output, folder / "fitted.checkpoint"):
+        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(random.Random(seed).uniform(0.2, 1.0) * float((folder / "seconds").read_text()))
+    process.kill()
+    process.wait()
+    if not output.exists():
+        resume = ["--resume"] if (folder / "fitted.checkpoint").is_dir() else []
+        again = subprocess.run([*command, *resume], capture_output=True, text=True, check=False)
+        if again.returncode != 0:
+            return f"exit code {again.returncode}: {again.stderr[-300:]}"
+    contents = [(path / "model.safetensors" if what == "fit" else path).read_bytes() for path in (output, whole)]
+    left = [path.name for path in folder.iterdir() if path.name.startswith(".") or path.name.endswith(".checkpoint")]
+    return "another result" if contents[0] != contents[1] else f"left behind: {left}" if left else None
+
+
+def _arguments(folder: Path, what: str, output: Path) -> list[str]:
+    if what == "predict":
+        return ["predict", str(folder / "model"), str(folder / "long.csv"), "-o", str(output)]
+    options = ["--task", "member-regression", "--epochs", "6", "--width", "8", "--batch-size", "500"]
+    return ["fit", str(folder / "long.csv"), "--by", "box", "--target", "y", *options, "-o", str(output)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.attack", description=__doc__.splitlines()[0])
-    parser.add_argument("name", choices=ATTACKS)
+    parser.add_argument("name", choices=[*ATTACKS, "kill-save", "kill-fit", "kill-predict"])
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
@@ -348,7 +448,11 @@ def main() -> None:
         for seed in map(int, seeds):
             print(json.dumps([seed, ATTACKS[args.name][1](Path(folder), seed)]), flush=True)
         return
-    outcomes, failures = run_attack(args.name, args.count, args.first)
+    if args.name.startswith("kill-"):
+        failures = run_kills(args.name.removeprefix("kill-"), args.count, args.first)
+        outcomes = Counter({"same": args.count - len(failures), "failures": len(failures)})
+    else:
+        outcomes, failures = run_attack(args.name, args.count, args.first)
     print(json.dumps({"attack": args.name, "count": args.count, **outcomes}))
     for failure in failures:
         print(failure)

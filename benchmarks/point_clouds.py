@@ -133,11 +133,15 @@ def measure(load: str, rounds: int) -> dict[str, float]:
     with machine(load):
         for _ in range(rounds):
             for way in seconds:
+                # bfloat16 may end the process: some virtual machines announce AMX and do not have it
                 done = subprocess.run(
-                    [sys.executable, "-m", "benchmarks.point_clouds", way], check=True, capture_output=True, text=True
+                    [sys.executable, "-m", "benchmarks.point_clouds", way],
+                    check=way != "halves",
+                    stdout=subprocess.PIPE,
+                    text=True,
                 )
-                seconds[way] += json.loads(done.stdout)
-    return {way: median(times) for way, times in seconds.items()}
+                seconds[way] += json.loads(done.stdout) if done.returncode == 0 else []
+    return {way: median(times) for way, times in seconds.items() if times}
 
 
 def run(rounds: int = 2) -> list[dict[str, object]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,22 +10,26 @@ import typer
 
 from .engine import Address, EngineName, Workers, check_engine, make_engine
 from .errors import user_errors
-from .output import show_json
+from .output import progress, show_json
 
 
 @user_errors
 def expand(
     words: Annotated[list[str] | None, typer.Argument(help='Members of a set; "grand piano" or grand_piano.')] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many to find.")] = 10,
-    model: Annotated[Path | None, typer.Option(help="A folder of `fit --task expansion` (default: WordNet).")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A folder of `fit --task expansion` (default: English words).")
+    ] = None,
     method: Annotated[
-        str | None, typer.Option(help="bayesian-sets, deep-sets or nearest-vectors, without --model.")
+        str | None, typer.Option(help="blend, bayesian-sets, nearest-vectors or deep-sets, without --model.")
     ] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Never returned; may be given several times.")] = None,
+    not_like: Annotated[list[str] | None, typer.Option(help="A negative example; may be given several times.")] = None,
+    why: Annotated[bool, typer.Option("--why", help="Show which words each answer goes with.")] = False,
     fits: Annotated[bool, typer.Option("--fits", help="Show how well each word fits the others.")] = False,
     file: Annotated[Path | None, typer.Option("--from", help="A text file with more words, one per line.")] = None,
     candidates: Annotated[
-        Path | None, typer.Option(help="A table of candidates, or a folder of Parquet files, to search instead.")
+        str | None, typer.Option(help="A table or folder of Parquet files with candidates to search; path or URI.")
     ] = None,
     element: Annotated[str | None, typer.Option(help="The column with the names of the candidates.")] = None,
     engine: EngineName = "local",
@@ -36,14 +39,14 @@ def expand(
 ) -> None:
     """Find more elements of the set that a few words belong to.
 
-    Without a model the words are English nouns of concepts that come with the library. Case does not matter. With
-    --candidates, names and features of candidates are read from files, which may be larger than memory; the model must
-    be one that scores features.
+    Without a model the words are English words and phrases that come with the library. Case does not matter; words that
+    are not known are skipped and named. With --candidates, names and features of candidates are read from files, which
+    may be larger than memory; the model must be one that scores features.
 
     \b
     Examples:
       deepsets expand lion tiger leopard
-      deepsets expand violin cello "grand piano" -k 5 --exclude guitar
+      deepsets expand violin, cello, grand piano -k 5 --exclude guitar
       deepsets expand --model baskets/ milk bread
       deepsets expand lion tiger hammer --fits
       deepsets expand --model songs/ s17 s23 --candidates shards/ --element song
@@ -62,38 +65,43 @@ def expand(
                 "candidates in files need --model and --element, and cannot be used with --fits.",
                 param_hint="--candidates",
             )
-        run = make_engine(engine, workers, address, candidates)
+        run = make_engine(engine, workers, address)
         _from_files(model, query, candidates, k, element, exclude or [], run, as_json)
         return
     if engine != "local" or element is not None:
         raise typer.BadParameter("it needs --candidates.", param_hint="--element" if element else "--engine")
     from ..expand import odd_member
 
-    expander = _expander(model, method, quiet=as_json)
-    spelled = _Spelling(expander.vocabulary_)
-    query = list(dict.fromkeys(spelled(word) for word in query))
-    found = expander.expand(query, k, exclude=[spelled(word) for word in exclude or []])
-    members = _members(expander, query) if fits and len(query) > 1 else []
-    place = odd_member(expander, query)
-    odd = None if place is None else query[place]
+    expander = _expander(model, method)
+    found = expander.expand(query, k, exclude=exclude or [], not_like=not_like or [])
+    known, unknown = expander.parse(query)
+    members = expander.relative_fits(known) if fits and len(known) > 1 else []
+    place = odd_member(expander, known)
+    odd = None if place is None else known[place]
+    reasons = {c.element: expander.explain(known, c.element) for c in found} if why else {}
     if as_json:
-        answer: dict[str, Any] = {"query": query, "answers": [candidate._asdict() for candidate in found], "odd": odd}
-        show_json(answer | ({"fits": members} if fits else {}))
+        answers: list[dict[str, Any]] = [candidate._asdict() for candidate in found]
+        for answer in answers if why else []:
+            reason = reasons[answer["element"]]
+            answer["members"], answer["sets"] = [m._asdict() for m in reason.members], reason.sets
+        skipped = [{"element": u.element, "suggestions": u.suggestions} for u in unknown]
+        result: dict[str, Any] = {"query": known, "unknown": skipped, "answers": answers, "odd": odd}
+        show_json(result | ({"fits": [{"element": m.element, "fit": m.score} for m in members]} if fits else {}))
         return
-    scores = expander.score(query)
-    least = float(np.median(scores[np.isfinite(scores)]))  # the score of an unrelated element
-    _table([(c.element, c.score) for c in found], least)
+    scores = expander.score(known)
+    least = min(float(np.median(scores[np.isfinite(scores)])), *(c.score for c in found))  # an unrelated element
+    _table([(c.element, c.score, _reason(reasons.get(c.element))) for c in found], least)
     if members:
         typer.echo("\nHow well each fits the others, from 0 (unrelated) to 1 (best):")
-        _table([(m["element"], m["fit"]) for m in members], 0.0, 1.0)
+        _table([(m.element, m.score, "") for m in members], 0.0, 1.0)
     if odd is not None:
         typer.echo(f"\n{odd} does not seem to belong to the others.")
 
 
 def _from_files(
-    model: Path,
+    model: str,
     query: list[str],
-    candidates: Path,
+    candidates: str,
     k: int,
     element: str,
     exclude: list[str],
@@ -102,21 +110,29 @@ def _from_files(
 ) -> None:
     from .. import distributed
 
-    found = distributed.expand(model, query, candidates, k, element=element, exclude=exclude, engine=engine)
+    with progress("candidates", None, as_json) as advance:
+        options: dict[str, Any] = {"element": element, "exclude": exclude, "engine": engine, "progress": advance}
+        found = distributed.expand(model, query, candidates, k, **options)
     if as_json:
         show_json({"query": query, "answers": [candidate._asdict() for candidate in found]})
     else:
-        _table([(c.element, c.score) for c in found], min(c.score for c in found))
+        _table([(c.element, c.score, "") for c in found], min(c.score for c in found))
 
 
-def _expander(model: Path | None, method: str | None, quiet: bool) -> Any:
+def _reason(reason: Any) -> str:
+    if reason is None:
+        return ""
+    return ", ".join(str(m.element) for m in reason.members[:3]) + (f" ({reason.sets[0]})" if reason.sets else "")
+
+
+def _expander(model: str | None, method: str | None) -> Any:
     from ..expand import BaseExpander
-    from ..expand.concepts import METHODS, concept_expander
+    from ..expand.words import WORD_METHODS, word_expander
 
     if model is None:
-        if method is not None and method not in METHODS:
-            raise typer.BadParameter(f"{method!r} is none of {', '.join(METHODS)}.", param_hint="--method")
-        return concept_expander(method or METHODS[0], verbose=sys.stderr.isatty() and not quiet)
+        if method is not None and method not in WORD_METHODS:
+            raise typer.BadParameter(f"{method!r} is none of {', '.join(WORD_METHODS)}.", param_hint="--method")
+        return word_expander(method or WORD_METHODS[0])
     from ..io import load
 
     expander = load(model)
@@ -129,53 +145,21 @@ def _expander(model: Path | None, method: str | None, quiet: bool) -> Any:
     return expander
 
 
-class _Spelling:
-    """Words as typed to elements of a vocabulary: exactly, or ignoring case and underscores."""
-
-    def __init__(self, vocabulary: list[Any]) -> None:
-        self.exact = {str(element): element for element in vocabulary}
-        self.loose: dict[str, Any] = {}
-        for element in vocabulary:
-            self.loose.setdefault(_plain(str(element)), element)
-
-    def __call__(self, word: str) -> Any:
-        return self.exact.get(word, self.loose.get(_plain(word), word))
-
-
-def _plain(word: str) -> str:
-    return " ".join(word.replace("_", " ").casefold().split())
-
-
 def _lines(file: Path) -> list[str]:
     lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
     return [line for line in lines if line]
 
 
-def _members(expander: Any, query: list[Any]) -> list[dict[str, Any]]:
-    """The score of each member given the others, and its share between an unrelated element (0) and the best (1)."""
-    place = {element: i for i, element in enumerate(expander.vocabulary_)}
-    ids = [place[element] for element in query]
-    scores = expander.scores([[other for other in query if other != element] for element in query])
-    own = scores[range(len(ids)), ids]
-    out = []
-    for row, score, fits, element in zip(np.delete(scores, ids, axis=1), own, expander.fits(query), query, strict=True):
-        others = row[np.isfinite(row)]
-        usual, best = (np.median(others), max(others.max(), score)) if len(others) else (score, score)
-        share = (score - usual) / (best - usual) if np.isfinite(score) and best > usual else 0.0
-        out.append({"element": element, "score": float(fits), "fit": float(max(share, 0.0))})
-    return out
-
-
-def _table(rows: list[tuple[Any, float]], least: float, most: float = -np.inf) -> None:
-    """Print element, bar and score; the bar is empty at `least`, and full at `most` or at the best score if higher."""
+def _table(rows: list[tuple[Any, float, str]], least: float, most: float = -np.inf) -> None:
+    """Element, bar and score; the bar is empty at `least`, and full at `most` or, where that is more, at the best."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    span = max(most, least, *(score for _, score in rows)) - least
+    span = max(most, least, *(score for _, score, _ in rows)) - least
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for element, score in rows:
+    for element, score, reason in rows:
         length = 20 * (score - least) / span if span > 0 and np.isfinite(score) else 0.0
         bar = "█" * int(max(length, 0)) + ("▌" if max(length, 0) % 1 >= 0.5 else "")
-        table.add_row(Text(str(element), style="bold"), Text(bar, style="cyan"), f"{score:.3g}")
+        table.add_row(Text(str(element), style="bold"), Text(bar, style="cyan"), f"{score:.3g}", Text(reason))
     Console().print(table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,10 +13,10 @@ from .output import names, progress, show_result
 
 @user_errors
 def pool(
-    model: Annotated[Path, typer.Argument(help="A model folder of a task with one prediction per set.")],
-    table: Annotated[Path, typer.Argument(help="A table, or a folder of Parquet files.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="A Parquet file; without extension a folder.")],
-    merge: Annotated[Path | None, typer.Option(help="Earlier states, to which these are added.")] = None,
+    model: Annotated[str, typer.Argument(help="A model folder with one prediction per set; path or URI.")],
+    table: Annotated[str, typer.Argument(help="A table, or a folder of Parquet files; path or URI.")],
+    output: Annotated[str, typer.Option("-o", "--output", help="A Parquet file; without extension a folder.")],
+    merge: Annotated[str | None, typer.Option(help="Earlier states, to which these are added.")] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the rows from the states of --merge.")] = False,
     by: Annotated[str | None, typer.Option(help="The column that names the set (default: as in the fit).")] = None,
     z_columns: Annotated[
@@ -42,7 +41,7 @@ def pool(
     """
     if remove and merge is None:
         raise typer.BadParameter("--merge must name the states to remove from.", param_hint="--remove")
-    run = make_engine(engine, workers, address, table)
+    run = make_engine(engine, workers, address)
     from .. import distributed
 
     options: dict[str, Any] = {

@@ -14,9 +14,11 @@ from .output import names, progress, show_result
 
 @user_errors
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
-    table: Annotated[Path, typer.Argument(help="Parquet, CSV, Arrow/Feather, JSON lines or NPZ; a folder; states.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The table to write; format by extension.")],
+    model: Annotated[str, typer.Argument(help="A model folder; path or URI.")],
+    table: Annotated[
+        str, typer.Argument(help="Parquet, CSV, Arrow/Feather, JSON lines or NPZ; a folder; states; path or URI.")
+    ],
+    output: Annotated[str, typer.Option("-o", "--output", help="The table to write; format by extension.")],
     by: Annotated[str | None, typer.Option(help="The column that names the set (default: as in the fit).")] = None,
     z_columns: Annotated[
         str | None, typer.Option(help="Columns known of the whole set (default: as in the fit).")
@@ -32,8 +34,9 @@ def predict(
 
     Columns are found by name: their order does not matter, and other columns are ignored. The table is read in pieces,
     so it may be larger than memory; the output appears when it is complete. The rows of a set must be adjacent, unless
-    --scattered is given; in a folder of Parquet files, and with --engine ray, they may be anywhere, and an interrupted
-    run is resumed by the same command. A table of states (`deepsets pool`) is accepted too.
+    --scattered is given; in a folder of Parquet files, and with --engine ray or spark, they may be anywhere. An
+    interrupted run of the local engine is resumed by the same command. A table of states (`deepsets pool`) is accepted
+    too.
 
     \b
     Examples:
@@ -42,8 +45,10 @@ def predict(
       deepsets predict model/ shards/ -o predictions/ --engine ray --address auto
     """
     check_engine(engine, address)
-    if scattered or engine == "ray" or table.is_dir() or not output.suffix or _is_states(table):
-        run = make_engine(engine, workers, address, table)
+    uris = any("://" in place for place in (model, table, output))
+    folders = Path(table).is_dir() or not Path(output).suffix
+    if scattered or engine != "local" or uris or folders or _is_states(Path(table)):
+        run = make_engine(engine, workers, address)
         from .. import distributed
 
         options = {"by": by, "z": names(z_columns), "engine": run, "overwrite": overwrite}
@@ -53,8 +58,9 @@ def predict(
         from ..io import check_output, prediction_columns
         from .inference import InferenceJob
 
-        check_output(output, overwrite, (table,))
-        result = InferenceJob(model, table, by, names(z_columns)).write(output, prediction_columns, quiet=as_json)
+        check_output(Path(output), overwrite, (Path(table),))
+        job = InferenceJob(Path(model), Path(table), by, names(z_columns))
+        result = job.write(Path(output), prediction_columns, quiet=as_json)
     show_result(result, "Predicted", as_json)
 
 
@@ -67,6 +73,6 @@ def _is_states(table: Path) -> bool:
     metadata = File(table).schema.metadata or {}
     if not any(key.startswith(b"deepsets") for key in metadata):
         return False
-    from ..distributed import is_states
+    from ..distributed import states_header
 
-    return is_states(table)
+    return states_header(table) is not None

@@ -1,8 +1,8 @@
-"""Sets and tables larger than memory: pooled in parts, on this machine or on a Ray cluster."""
+"""Tables and sets larger than memory: encoded, merged and decoded on this machine, on Ray or on Spark."""
 
-from .candidates import expand as expand
-from .engines import Engine as Engine
-from .pool import pool as pool
-from .predict import predict as predict
-from .shards import Shards as Shards
-from .states import is_states as is_states
+from .candidates import expand
+from .functions import decode, encode, merge, remove
+from .jobs import Engine, pool, predict, states_header
+from .shards import Shards
+
+__all__ = ["Engine", "Shards", "decode", "encode", "expand", "merge", "pool", "predict", "remove", "states_header"]

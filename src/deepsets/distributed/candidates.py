@@ -1,4 +1,4 @@
-"""Set expansion over candidates in files: the best of each part, then the best of these."""
+"""Set expansion over candidates in files: the best of each table, then the best of these."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..expand import BaseExpander, Candidate, top_k
-from ..io import File, numbers, shape_of
-from ..io.files import arrow
-from ..io.source import table_files
-from .engines import Engine
-from .partition import PART, Part, are_few, cut_files, record_batches
-from .state_codec import load_model
+from ..expand import BaseExpander, Candidate
+from ..io import arrow, to_sets
+from ..io.row_groups import PART, Part, batches, cut
+from ..io.storage import list_files
+from .functions import Rows
+from .jobs import Engine, Input, Progress, open_engine
+from .model import load_model
 
 ROWS = 1 << 16  # candidates that are scored at a time
-
-Found = list[tuple[float, int, Any]]  # score, row over all files, name
 
 
 def expand(
@@ -30,124 +28,111 @@ def expand(
     element: str,
     features: Sequence[str] | None = None,
     exclude: Iterable[Any] = (),
-    engine: Engine = Engine(),  # noqa: B008  # it cannot change
-    part: int = PART,
+    engine: str | Engine = "local",
+    part_size: int = PART,
+    progress: Progress | None = None,
 ) -> list[Candidate]:
-    """The k candidates that go best with a query, best first; ties in the order of the files.
+    """Find the candidates in files that belong best to the set of a query.
 
-    model:      a folder of an expander, or an expander, that can score rows of features.
-    query:      elements of its vocabulary, or names of candidates, or rows of features (n, D).
-    candidates: a table, or a folder of Parquet files: `element` is the column of their names; `features` their
-                features in the order of the fit (default: all other columns; vectors in one column will do).
+    Parameters
+    ----------
+    model : str, Path or expander
+        An expander fitted with features, or the path or URI of its model folder.
+    query : list or ndarray of shape (n, D)
+        Elements of the vocabulary, names of candidates, or rows of features.
+    candidates : str or Path
+        Path or URI of a table, or of a folder of Parquet files.
+    k : int, default=10
+        Number of candidates to return.
+    element : str
+        Column that names the candidates.
+    features : sequence of str, optional
+        Features in the order of the fit; by default all other columns. A column of vectors counts as several.
+    exclude : iterable, default=()
+        Names that are not returned, as the members of the query.
+    engine, part_size, progress
+        As for :func:`predict`.
 
-    Members of the query and of `exclude` are no candidates. Memory is that of a few batches, whatever the files hold.
+    Returns
+    -------
+    list of Candidate
+        The best first; equal scores in the order of their names.
     """
     expander = load_model(model)
     if not isinstance(expander, BaseExpander):
-        raise ValueError(f"candidates are scored by an expander, found a {type(expander).__name__}.")
+        raise ValueError(f"a {type(expander).__name__} does not score candidates: wanted an expander.")
     if k < 1:
         raise ValueError(f"k must be at least 1, found {k}.")
-    table = Candidates(table_files(candidates), element, features, expander)
+    runner, parts = open_engine(engine), cut(list_files(candidates), part_size)
+    head = arrow().Table.from_batches([next(batches(parts[0], None, 100))])
+    best = Best(model, k, Rows(head, None, element, features))
     names = [] if getattr(query, "ndim", 1) == 2 else list(query)
-    asked = query if not names else _known(expander, names, table, part)
-    skip = {*names, *exclude}
-    given = model if isinstance(model, str | Path) else expander
-    with engine.open() as crew:
-        parts = cut_files(table.files, part)
-        each = crew.run(Best, (given, table, asked, k, skip), parts, are_few(parts))
-        best = [one for found in each for one in found]
-    best.sort(key=lambda one: (-one[0], one[1]))
-    if not best:
-        raise ValueError("no candidate is left: the files hold none but those of the query and `exclude`.")
-    return [Candidate(name, score) for score, _, name in best[:k]]
-
-
-class Candidates:
-    """Where candidates are found: files, the column of their names, those of their features."""
-
-    def __init__(self, files: list[Path], element: str, features: Sequence[str] | None, expander: BaseExpander) -> None:
-        self.files, self.element = files, element
-        file = self.open(0)
-        self.shape = shape_of(file)
-        self.shape.check([element, *(features or [])])
-        self.features = list(features or [name for name in self.shape.places if name != element])
-        if len(self.features) != expander.n_features_in_:
-            raise ValueError(
-                f"the candidates have {len(self.features)} features ({', '.join(self.features[:5])}, …), but the "
-                f"{type(expander).__name__} was fitted with {expander.n_features_in_}."
-            )
-
-    def open(self, number: int) -> File:
-        """A file by its number."""
-        return File(self.files[number])
-
-    @property
-    def inside(self) -> list[str]:
-        """The columns that are read."""
-        return self.shape.inside([self.element, *self.features])
-
-    def rows(self, batch: Any) -> np.ndarray:
-        """(n, D) float32."""
-        out = np.empty((len(batch), len(self.features)), dtype=np.float32)
-        held: dict[str, list[tuple[int, int | None]]] = {}  # a column of vectors is read as a whole
-        for i, name in enumerate(self.features):
-            inside, place = self.shape.places[name]
-            held.setdefault(inside, []).append((i, place))
-        for inside, features in held.items():
-            column = batch[inside]
-            if features[0][1] is None:
-                out[:, features[0][0]] = numbers(column, inside)
-                continue
-            if column.null_count:
-                raise ValueError(f"a candidate has no vector in the column {inside!r}.")
-            vectors = numbers(column.flatten(), inside).reshape(len(batch), -1)
-            for i, place in features:
-                out[:, i] = vectors[:, place]
-        return out
+    best.query, best.skip = query, list({*names, *exclude})
+    if any(expander.find(name) is None for name in names):
+        best.query = _find(best, names, parts)
+    found = best.top(runner.collect(Input(parts, best.columns, best, element), progress))
+    if not len(found):
+        raise ValueError("no candidate is left: the files hold only members of the query and of `exclude`.")
+    pairs = zip(found["element"].to_pylist(), found["score"].to_pylist(), strict=True)
+    return [Candidate(name, score) for name, score in pairs]
 
 
 class Best:
-    """A worker: the k best candidates of a part."""
+    """Candidates to the best of them: a table of ``element`` and ``score``."""
 
-    def __init__(self, model: Any, table: Candidates, query: Any, k: int, skip: set[Any]) -> None:
-        self.expander, self.table, self.query, self.k, self.skip = load_model(model), table, query, k, skip
+    def __init__(self, model: Any, k: int, rows: Rows) -> None:
+        self.model, self.k, self.rows = model, k, rows
+        self.columns = rows.shape.inside(rows.columns.all)
+        self.query: Any = None
+        self.skip: list[Any] = []
+        count, expander = len(rows.columns.features), load_model(model)
+        if count != expander.n_features_in_:
+            raise ValueError(
+                f"the candidates have {count} features ({', '.join(rows.columns.features[:5])}, …), but the "
+                f"{type(expander).__name__} was fitted with {expander.n_features_in_}."
+            )
 
-    def __call__(self, part: Part) -> Found:
+    def __call__(self, table: Any) -> Any:
+        """Score a table."""
+        out = []
+        for start in range(0, len(table), ROWS):
+            names, values = self.features(table.slice(start, ROWS))
+            scores = load_model(self.model).score(self.query, values)
+            out.append(self.top(arrow().table({"element": names, "score": scores.astype(np.float64)})))
+        return self.top(arrow().concat_tables(out))
+
+    def features(self, table: Any) -> tuple[Any, np.ndarray]:
+        """Return the names and the features (n, D) of candidates."""
+        sets = self.rows.check(to_sets(table, self.rows.shape, self.rows.columns))
+        return sets.ids.take(arrow().array(np.repeat(np.arange(len(sets)), sets.sizes))), sets.X.values.numpy()
+
+    def top(self, found: Any) -> Any:
+        """Return the k best of a table of elements and scores, without those to be skipped."""
         pa = arrow()
-        best: Found = []
-        row = part.first
-        for batch in record_batches(self.table, part, self.table.inside, ROWS):
-            names = batch[self.table.element]
-            skipped = pa.compute.is_in(names, value_set=pa.array(list(self.skip), names.type))
-            left = ~skipped.to_numpy(zero_copy_only=False)
-            scores = self.expander.score(self.query, self.table.rows(batch))
-            places = top_k(scores, self.k, left)
-            if len(best) == self.k:
-                places = places[scores[places] > best[-1][0]]  # a later row loses a tie
-            best += [(float(scores[i]), row + int(i), names[int(i)].as_py()) for i in places]
-            best = sorted(best, key=lambda one: (-one[0], one[1]))[: self.k]
-            row += len(batch)
-        return best
+        skip = pa.array(self.skip, found["element"].type)
+        found = found.filter(pa.compute.invert(pa.compute.is_in(found["element"], value_set=skip)))
+        if len(found) > self.k:
+            scores = found["score"].to_numpy()
+            found = found.filter(pa.array(scores >= np.partition(scores, -self.k)[-self.k]))  # ties are kept
+        return found.sort_by([("score", "descending"), ("element", "ascending")]).slice(0, self.k)
 
 
-def _known(expander: BaseExpander, query: list[Any], table: Candidates, part: int) -> Any:
-    """The query as it is where the expander knows it; otherwise the rows of the candidates with these names."""
-    if all(expander.find(element) is not None for element in query):
-        return query
-    pa = arrow()
+def _find(best: Best, query: list[Any], parts: list[Part]) -> np.ndarray:
+    """The features of the candidates that a query names."""
     rows: dict[Any, np.ndarray] = {}
-    for piece in cut_files(table.files, part):
-        for batch in record_batches(table, piece, table.inside, ROWS):
-            wanted = pa.compute.is_in(batch[table.element], value_set=pa.array(query, batch[table.element].type))
-            chosen = batch.filter(wanted)
-            for name, row in zip(chosen[table.element].to_pylist(), table.rows(chosen), strict=True):
+    element = best.rows.columns.by
+    for batch in (batch for part in parts for batch in batches(part, best.columns)):
+        wanted = arrow().compute.is_in(batch[element], value_set=arrow().array(query, batch[element].type))
+        if arrow().compute.any(wanted).as_py():
+            names, values = best.features(arrow().Table.from_batches([batch.filter(wanted)]))
+            for name, row in zip(names.to_pylist(), values, strict=True):
                 rows.setdefault(name, row)
         if len(rows) == len(set(query)):
             break
     missing = [element for element in query if element not in rows]
     if missing:
         raise ValueError(
-            f"the query holds {missing[0]!r}, which is neither in the vocabulary of {len(expander.vocabulary_)} nor "
-            "among the candidates."
+            f"the query holds {missing[0]!r}, which is neither in the vocabulary of "
+            f"{len(load_model(best.model).vocabulary_)} nor among the candidates."
         )
     return np.stack([rows[element] for element in dict.fromkeys(query)])

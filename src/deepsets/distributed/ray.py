@@ -1,91 +1,99 @@
-"""The engine for clusters: Ray Data, with the model loaded once in each actor."""
+"""Engine for Ray clusters, on Ray Data: its readers, shuffle, retries, spilling and autoscaling."""
 
 from __future__ import annotations
 
 import logging
-import pickle
+import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-import torch
+from ..io import arrow
+from ..io.storage import resolve
+from .jobs import Input, Job
+from .staging import BUCKET, OfBucket, ToBuckets, count_rows, staged
 
-from ..train import keep_memory
+ROWS = 1 << 18  # rows that are encoded at a time
 
 
 class Ray:
-    """Does the parts of a work on a Ray cluster: the one at `address`, one that is there, or one for this run alone.
+    """Engine for Ray clusters: the one at `address`, one that is connected, or one for this run alone."""
 
-    All machines must see the tables, the model folder and the output under the same paths. An actor or a machine that
-    is lost is replaced by Ray, and what it had in hand is done again.
-    """
-
-    def __init__(self, workers: int | None, address: str | None) -> None:
+    def __init__(self, workers: int | None = None, address: str | None = None) -> None:
         try:
             import ray
             import ray.data
         except ImportError:
             raise ImportError("the engine ray needs Ray: pip install 'deepsets[ray]'.") from None
         self.ray, self.workers, self.address = ray, workers, address
-        self._mine = False
 
-    def __enter__(self) -> Ray:
-        if not self.ray.is_initialized():
-            options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-            if self.address is None:
-                options |= {"include_dashboard": False, "num_cpus": self.workers}
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                self.ray.init(address=self.address, **options)
-            self._mine = True
-        return self
+    def run(self, job: Job) -> dict[str, Any]:
+        """Run a job."""
+        with self._connected(job.progress is not None) as cpus, staged(job) as folder:
+            data, *others = [self._read(input) for input in job.inputs]
+            data = data.union(*others) if others else data
+            if job.reduce is not None:
+                data = data.map_batches(_function(ToBuckets(job)), batch_format="pyarrow")
+                # Partitions are actors: more of them than CPUs would leave none to the readers.
+                data = data.groupby(BUCKET, num_partitions=max(1, min(cpus // 2, 200)))
+                data = data.map_groups(_function(OfBucket(job)), batch_format="pyarrow")
+            system, path = resolve(folder)
+            data.write_parquet(path, filesystem=system)
+            return {"sets": count_rows(folder)}
 
-    def __exit__(self, *_: object) -> None:
-        if self._mine:
-            self.ray.shutdown()
+    def collect(self, input: Input, progress: Any = None) -> Any:
+        """Return the results of an input's function, as one table."""
+        with self._connected(progress is not None):
+            return arrow().concat_tables(self.ray.get(self._read(input).to_arrow_refs()))
 
-    def run(self, worker: Any, args: tuple[Any, ...], items: Sequence[Any], few: bool = False) -> Iterator[Any]:
-        """Answers of `worker(*args)(item)` for all items."""
+    def _read(self, input: Input) -> Any:
+        """Results of an input. Ray reads the rows, except where sets must be whole or are named by their number."""
         data = self.ray.data
-        count = min(len(items), self.workers or max(1, int(self.ray.cluster_resources().get("CPU", 1))))
+        if input.by is None or input.whole:
+            items = data.from_items(list(range(len(input.parts))), override_num_blocks=len(input.parts))
+            return items.map_batches(_function(_Parts(input)), batch_size=1)
+        files = list(dict.fromkeys(part.file for part in input.parts))
+        system = resolve(files[0])[0]
+        table = data.read_parquet([resolve(file)[1] for file in files], columns=input.columns, filesystem=system)
+        return table.map_batches(
+            _function(input.function), batch_format="pyarrow", batch_size=ROWS, zero_copy_batch=True
+        )
+
+    @contextmanager
+    def _connected(self, progress: bool) -> Iterator[int]:
+        """Connect to the cluster for the block; gives its number of CPUs."""
+        ray, mine = self.ray, not self.ray.is_initialized()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             logging.getLogger("ray.data").setLevel(logging.ERROR)
-            data.DataContext.get_current().enable_progress_bars = False
-            work = data.from_items([{"item": pickle.dumps(item)} for item in items], override_num_blocks=len(items))
-            done = work.map_batches(
-                _Actor,
-                fn_constructor_args=(worker, args),
-                batch_size=1,
-                compute=data.ActorPoolStrategy(size=count),
-                num_cpus=1,
-            )
-            for row in done.iter_rows():
-                answer = pickle.loads(row["answer"])
-                if isinstance(answer, Exception):
-                    raise answer
-                yield answer
+            if mine:
+                local = {} if self.address else {"include_dashboard": False, "num_cpus": self.workers}
+                ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR, **local)
+            try:
+                context = ray.data.DataContext.get_current()
+                context.enable_progress_bars = progress and sys.stderr.isatty()
+                yield int(ray.cluster_resources().get("CPU", 1))
+            except ray.exceptions.RayTaskError as error:
+                if isinstance(error.cause, ValueError):  # an error in the tables: its message, without the trace
+                    raise ValueError(str(error.cause)) from None
+                raise
+            finally:
+                if mine:
+                    ray.shutdown()
 
 
-class _Actor:
-    """Holds a worker; what the user can mend travels back as a value, not as a trace through the cluster."""
+class _Parts:
+    """Reads parts by their number, and applies the function of an input."""
 
-    def __init__(self, worker: Any, args: tuple[Any, ...]) -> None:
-        torch.set_num_threads(1)
-        keep_memory()
-        self.do, self.error = None, None
-        try:
-            self.do = worker(*args)
-        except (ValueError, OSError) as error:
-            self.error = error
+    def __init__(self, input: Input) -> None:
+        self.input = input
 
-    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        return {"answer": [pickle.dumps(self._answer(pickle.loads(item))) for item in batch["item"]]}
+    def __call__(self, batch: dict[str, Any]) -> Iterator[Any]:
+        for number in batch["item"]:
+            yield from self.input.results(self.input.parts[number])
 
-    def _answer(self, item: Any) -> Any:
-        if self.do is None:
-            return self.error
-        try:
-            return self.do(item)
-        except (ValueError, OSError) as error:
-            return error
+
+def _function(function: Any) -> Any:
+    """A plain function, as Ray needs it."""
+    return lambda table: function(table)

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 
-from ..io import TableSets, numbers, same_within_sets, to_sets
-from ..io.files import arrow
-from ..io.source import Source, table_files
+from ..io import TableSets, arrow, numbers, same_within_sets, to_sets
+from ..io.row_groups import Part, batches, cut
+from ..io.storage import file_stamps, list_files, resolve
 from ..sets import Sets
 from ..train import Batch
-
-
-class RowGroup(NamedTuple):
-    """A row group: its file, its number there, and about how many members it has."""
-
-    file: int
-    number: int
-    members: int
+from .functions import Rows
 
 
 class Shards:
@@ -34,8 +27,8 @@ class Shards:
     Parameters
     ----------
     table : str or Path
-        A file, or a folder of files. Either a row is a member and `by` names its set, whose rows are contiguous in
-        one file; or a row is a set, with its members in list columns.
+        Path or URI of a file, or of a folder of files. Either a row is a member and `by` names its set, whose rows
+        are contiguous in one file; or a row is a set, with its members in list columns.
     by : str, optional
         Column with the name of the set.
     target : sequence of str
@@ -66,27 +59,19 @@ class Shards:
     ) -> None:
         if batch_members < 1 or mix < 1:
             raise ValueError(f"batch_members and mix must be 1 or more; found {batch_members} and {mix}.")
-        self.source = Source(None, table_files(table), by, features=features, z=z, target=target)
-        self.mix = mix
-        self.groups: list[RowGroup] = []
-        for file, path in enumerate(self.source.files):
-            footer = arrow().parquet.read_metadata(path)
-            for number in range(footer.num_row_groups):
-                group = footer.row_group(number)
-                if group.num_rows:  # in list columns an empty list counts as one member
-                    members = max(group.num_rows, *(group.column(i).num_values for i in range(group.num_columns)))
-                    self.groups.append(RowGroup(file, number, members))
-        if not self.groups:
-            raise ValueError(f"{self.source.files[0]} has no rows, so there are no sets.")
+        self.files, self.mix = list_files(table), mix
+        self.groups = cut(self.files, 1)
+        head = arrow().Table.from_batches([next(batches(self.groups[0], None, 100))])
+        self.source = Rows(head, None, by, features, z, target)
         self.steps = max(1, round(sum(group.members for group in self.groups) / batch_members))
 
     @property
     def settings(self) -> dict[str, Any]:
         """What identifies the data: files with sizes and times, columns, steps per epoch."""
-        files = [[str(f.absolute()), f.stat().st_size, f.stat().st_mtime_ns] for f in self.source.files]
-        return {"tables": files, "columns": list(self.source.columns.all), "mix": self.mix, "steps": self.steps}
+        columns = list(self.source.columns.all)
+        return {"tables": file_stamps(self.files), "columns": columns, "mix": self.mix, "steps": self.steps}
 
-    def row_groups(self, epoch: int, *, seed: int, rank: int, world: int) -> list[RowGroup]:
+    def row_groups(self, epoch: int, *, seed: int, rank: int, world: int) -> list[Part]:
         """Row groups of a process in an epoch: shuffled, largest first to the process with the fewest members."""
         order = np.random.default_rng([seed, epoch]).permutation(len(self.groups))
         shuffled = [self.groups[i] for i in order]
@@ -110,7 +95,7 @@ class Shards:
             next(batches)
         return self.steps, batches
 
-    def _batches(self, groups: list[RowGroup], seed: list[int]) -> Iterator[Batch | None]:
+    def _batches(self, groups: list[Part], seed: list[int]) -> Iterator[Batch | None]:
         total = max(1, sum(group.members for group in groups))
         given, held = 0, 0
         waiting: list[Batch] = []
@@ -133,14 +118,17 @@ class Shards:
             yield _join(waiting)
             waiting, given = [], given + 1
 
-    def _read(self, group: RowGroup) -> Batch | None:
+    def _read(self, group: Part) -> Batch | None:
         """The sets that begin in a row group, complete."""
         source = self.source
         names = source.shape.inside(source.columns.all)
-        with arrow().parquet.ParquetFile(source.files[group.file]) as file:
-            table = file.read_row_group(group.number, columns=names, use_threads=False)
+        assert group.groups is not None
+        system, path = resolve(group.file)
+        with arrow().parquet.ParquetFile(path, filesystem=system) as file:
+            first, end = group.groups
+            table = file.read_row_groups(range(first, end), columns=names, use_threads=False)
             if not source.shape.nested:
-                table = _whole_sets(file, table, group.number, source.columns.by or "", names)
+                table = _whole_sets(file, table, first, end, source.columns.by or "", names)
         if table.num_rows == 0:
             return None
         return self._batch(source.check(to_sets(table, source.shape, source.columns)))
@@ -159,17 +147,16 @@ class Shards:
                 found = column.take(arrow().array(np.cumsum(part.sizes) - part.sizes))
             y.append(numbers(found, name))
         z = None if part.z is None else torch.from_numpy(part.z).float()
-        return Batch(part.X, torch.from_numpy(np.stack(y, axis=1)).float(), z)
+        return Batch(part.X.to(dtype=torch.float32), torch.from_numpy(np.stack(y, axis=1)).float(), z)
 
 
-def _whole_sets(file: Any, table: Any, number: int, by: str, names: list[str]) -> Any:
+def _whole_sets(file: Any, table: Any, first: int, end: int, by: str, names: list[str]) -> Any:
     """Drop the rest of a set that began in the group before, and add the rest of the last set."""
-    if number > 0:
-        before = file.read_row_group(number - 1, columns=[by], use_threads=False)[by]
+    if first > 0:
+        before = file.read_row_group(first - 1, columns=[by], use_threads=False)[by]
         if len(before):
             table = table.slice(_run(table[by], before[-1]))
-    while table.num_rows and number + 1 < file.num_row_groups:
-        number += 1
+    for number in range(end, file.num_row_groups if table.num_rows else 0):
         more = file.read_row_group(number, columns=names, use_threads=False)
         rest = _run(more[by], table[by][-1])
         table = arrow().concat_tables([table, more.slice(0, rest)])

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..sets import is_missing
 from .columns import column_names, plain_column
-from .input import Members
+from .layout import Members
 
 
 def target_column(X: Any, y: Any) -> Any:

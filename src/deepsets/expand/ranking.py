@@ -109,6 +109,28 @@ def relative(scores: np.ndarray, value: float) -> float:
     return max((value - usual) / (best - usual), 0.0) if best > usual else 0.0
 
 
+def less_like(scores: np.ndarray, negative: np.ndarray) -> np.ndarray:
+    """Subtract the scores for negative examples, where these are above their mean.
+
+    Parameters
+    ----------
+    scores, negative : ndarray of shape (V,)
+        Scores of all elements for the query, and for the negative examples.
+
+    Returns
+    -------
+    ndarray of shape (V,)
+        In standard deviations.
+
+    """
+    return _standard(scores) - np.maximum(_standard(negative), 0)
+
+
+def _standard(scores: np.ndarray) -> np.ndarray:
+    finite = scores[np.isfinite(scores)]
+    return (scores - finite.mean()) / (finite.std() or 1.0) if len(finite) else scores
+
+
 def odd_member(
     expander: BaseExpander, query: Iterable[Any], z: Any = None, *, fits: np.ndarray | None = None
 ) -> int | None:

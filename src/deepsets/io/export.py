@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..files import atomic_path
 from ..sets import Sets
-from .tasks import task_of
+from .tasks import TASKS, task_of
 
 
 def export_program(model: nn.Module, sets: Sets, z: Tensor | None = None) -> torch.export.ExportedProgram:
@@ -107,8 +107,9 @@ def estimator_onnx(estimator: Any, path: str | Path) -> Path:
     """Write a fitted estimator as an ONNX file, from features in their own units to the final prediction.
 
     The file computes `predict_proba` (classifiers, `OddOneOut`) or `predict` (regressors). Inputs: values
-    (N, features), with NaN allowed if the estimator imputes, or ids (N,) of the vocabulary; offsets (B + 1,); z (B, k)
-    if it was fitted with z. Output: (B, out) for estimators of sets, (N, out) for those of members.
+    (N, features), NaN where missing; offsets (B + 1,); z (B, k) if it was fitted with z. Output: (B, out) for
+    estimators of sets, (N, out) for those of members. Only networks on columns of numbers can be exported: estimators
+    of members, and estimators of sets fitted with ``model="deep"``.
 
     Parameters
     ----------
@@ -117,35 +118,61 @@ def estimator_onnx(estimator: Any, path: str | Path) -> Path:
     path : str or Path
         The file.
     """
-    name = type(estimator).__name__
-    if hasattr(estimator, "expand") or not hasattr(estimator, "network_"):
-        raise ValueError(f"a {name} cannot be exported to ONNX: wanted an estimator whose predictions are one network.")
+    name, task = type(estimator).__name__, task_of(estimator)
+    heads = getattr(estimator, "head_weights_", {"deep": 1.0})
+    if task is TASKS["expansion"] or set(heads) != {"deep"}:
+        found = "an expander" if task is TASKS["expansion"] else f"a blend of {', '.join(heads)}"
+        raise ValueError(
+            f"this {name} cannot be exported to ONNX: wanted an estimator that is a network, found {found}. "
+            "Fit it with model='deep' (--model deep)."
+        )
+    encoders = [encoder for encoder in (estimator.encoder_, estimator.context_) if encoder is not None]
+    if any(encoder.vocabularies for encoder in encoders):
+        raise ValueError(f"this {name} cannot be exported to ONNX: it was fitted on text or tokens, not only numbers.")
     sizes = [3, 2, 4]  # an example; all sizes stay open
-    vocabulary = getattr(estimator, "vocabulary_", None)
-    width = estimator.n_features_in_
-    values = torch.zeros(sum(sizes), dtype=torch.long) if vocabulary else torch.zeros(sum(sizes), width)
+    values = torch.zeros(sum(sizes), estimator.encoder_.numbers)
     sets = Sets(values, torch.tensor([0, *sizes]).cumsum(0))
-    z = torch.zeros(len(sizes), estimator.n_context_) if estimator.n_context_ else None
+    z = torch.zeros(len(sizes), estimator.context_.numbers) if estimator.context_ is not None else None
     return export_onnx(_Prediction(estimator).eval(), sets, path, z)
 
 
 class _Prediction(nn.Module):
-    """The networks of an estimator and what makes one prediction of their outputs."""
+    """Scaling, networks, and what makes one prediction of their outputs, as the estimators compute it."""
 
     def __init__(self, estimator: Any) -> None:
         super().__init__()
-        self.network = estimator.network_
-        self.task = task_of(estimator)
+        self.encoder, self.context, self.task = estimator.encoder_, estimator.context_, task_of(estimator)
+        self.members = not hasattr(estimator, "heads_")
+        self.network = estimator.network_ if self.members else estimator.heads_.deep
+        self.unscale: Any = getattr(estimator, "unscale_", getattr(self.network, "unscale", None))
+        self.temperature = 1.0 if self.members else estimator.heads_.temperature
+        self.labels = not self.members and estimator.heads_.kind == "labels"
 
     def forward(self, sets: Sets, z: Tensor | None = None) -> Tensor:
-        outputs = self.network(sets, z)  # (networks, B or N, out)
+        context = None
+        if z is not None and self.members:
+            context = _views(self.context, z)
+        elif z is not None:
+            context = self.context.scale.deviations(z).nan_to_num(nan=0.0).clamp(-3, 3).float()
+        outputs = self.network(sets.with_values(_views(self.encoder, sets.values)), context)  # (networks, B or N, out)
+        outputs = outputs.double()
+        if self.labels:
+            chance = outputs.sigmoid().mean(0)
+            return ((chance.log() - (1 - chance).log()) / self.temperature).sigmoid()
         if self.task.classes:
-            return outputs.softmax(-1).mean(0)
+            return (outputs.softmax(-1).mean(0).log() / self.temperature).softmax(-1)
         if self.task.name == "odd-one-out":
             from ..estimators.odd_one_out import log_softmax
 
             return torch.stack([log_softmax(each[:, 0], sets) for each in outputs]).exp().mean(0)[:, None]
-        return self.network.unscale(outputs.mean(0))
+        return self.unscale(outputs.mean(0))
+
+
+def _views(encoder: Any, values: Tensor) -> Tensor:
+    """What a network sees of numbers, as `ColumnEncoder.views`."""
+    views = encoder.scale(values)[:, : encoder.view_width - len(encoder.gaps)]
+    gaps = torch.from_numpy(encoder.gaps)
+    return torch.cat([views, values[:, gaps].isnan().float()], dim=1) if len(gaps) else views
 
 
 class _Flat(nn.Module):

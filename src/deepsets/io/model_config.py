@@ -139,7 +139,11 @@ def to_model(config: dict[str, Any]) -> Any:
     for name, value in config["params"].items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ModelFolderError(f"its config.json sets {name!r} to {value}, which is not a finite number.")
-    return model.set_params(**config["params"])
+    defaults = model.get_params(deep=False)
+    tuples = {
+        n: tuple(v) for n, v in config["params"].items() if isinstance(v, list) and isinstance(defaults[n], tuple)
+    }
+    return model.set_params(**config["params"] | tuples)
 
 
 def check_sizes(config: dict[str, Any], tensors: dict[str, Any]) -> None:
@@ -152,21 +156,16 @@ def check_sizes(config: dict[str, Any], tensors: dict[str, Any]) -> None:
     tensors : dict of str to Tensor
         The contents of the weights file.
     """
-    values = sum(tensor.numel() for tensor in tensors.values()) + 1000
-    params = config["params"]
-    for name, value in params.items():
-        if name != "random_state" and isinstance(value, int) and name not in ("epochs", "patience", "batch_size"):
-            most = len(tensors) if name in ("depth", "n_estimators", "num_layers") else values
-            if abs(value) > most:
-                raise ModelFolderError(
-                    f"its weights do not fit its config.json: {name}={value} for a file of {len(tensors)} tensors with "
-                    f"{values - 1000:,} numbers."
-                )
-    depth, count = params.get("depth"), params.get("n_estimators")
-    if isinstance(depth, int) and isinstance(count, int) and depth * count > len(tensors):
-        raise ModelFolderError(
-            f"its weights do not fit its config.json: {count} networks of depth {depth} for {len(tensors)} tensors."
-        )
+    most = sum(tensor.numel() for tensor in tensors.values()) + 1000
+    for name in ("width", "depth", "n_estimators", "embedding", "phi", "rho"):
+        value = config["params"].get(name)
+        sizes = value if isinstance(value, list) else [value]
+        numbers = [size for size in sizes if isinstance(size, int)]
+        if len(sizes) > len(tensors) + 1 or sum(map(abs, numbers)) > most:
+            raise ModelFolderError(
+                f"its weights do not fit its config.json: {name}={value!r:.100} for a file of {len(tensors)} tensors "
+                f"with {most - 1000:,} numbers."
+            )
 
 
 def to_plain(value: Any, name: str) -> Any:

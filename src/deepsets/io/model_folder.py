@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import hashlib
 import json
 import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
@@ -19,6 +22,7 @@ from .model_card import card
 from .model_config import ModelFolderError, check_sizes, parse, registry, to_config, to_model
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
+_EXAMPLES = {"number": 0.0, "category": "x", "datetime": datetime.datetime(2000, 1, 1)}
 
 
 def save(model: Any, path: str | Path, overwrite: bool = False) -> Path:
@@ -126,6 +130,7 @@ def _build(config: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about settings that nobody here chose
             model.set_state(tensors, config["fitted"])
+            _try_out(model)
     except ModelFolderError:
         raise
     except ValueError as error:
@@ -136,6 +141,19 @@ def _build(config: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
             f"its contents do not describe a {config['class']}, it may be damaged ({text:.300})."
         ) from None
     return model
+
+
+def _try_out(model: Any) -> None:
+    """Use a loaded model once: what is missing or of the wrong type shows here, not in the user's first call."""
+    z = {"z": np.zeros((1, model.n_context_))} if model.n_context_ else {}
+    with contextlib.suppress(ValueError):  # about the example, which has one member only
+        if hasattr(model, "expand"):
+            model.score(model.vocabulary_[:1], model.vocabulary_[:1], **z)
+        elif model.encoder_.vocabularies:
+            members = [{name: _EXAMPLES.get(kind) for name, kind in model.encoder_.schema}]
+            model.predict([model.vocabulary_[:1]] if hasattr(model, "vocabulary_") else [members], **z)
+        else:
+            model.predict([np.zeros((1, model.encoder_.numbers))], **z)
 
 
 def check_free(path: Path, overwrite: bool) -> None:
@@ -182,7 +200,8 @@ def model_identity(model: Any) -> str:
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        plain = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:32]
 
 

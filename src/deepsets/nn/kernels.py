@@ -32,6 +32,7 @@ from .kernel_ops_fused import segment_softmax_sum as _segment_softmax_sum
 from .kernels_torch import Activation
 
 SMALL = 1 << 14  # numbers in the members of a batch below which plain torch runs
+INSTALLED = find_spec("numba") is not None
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _TENSORS = (Tensor, torch.nn.Parameter)
 
@@ -47,10 +48,10 @@ def implementation() -> str:
     str
         ``"numba 0.68.1"``, or ``"torch (…)"`` with the reason why the compiled kernels are not used.
     """
-    if find_spec("numba") is None:
+    if not INSTALLED:
         return "torch (numba is not installed)"
     try:
-        from . import kernels_fused  # noqa: F401
+        from . import kernels_exp  # noqa: F401
     except Exception as error:  # numba refuses versions of NumPy and Python that it does not know
         return f"torch (numba cannot be imported: {error})"
     try:
@@ -64,17 +65,12 @@ def _choose(values: Tensor, size: int | None = None) -> int:
     if torch.compiler.is_compiling():
         if torch.compiler.is_exporting() or values.device.type != "cpu" or values.dtype not in _DTYPES:
             return PLAIN
-        return OPERATOR if _compiled() else PLAIN
+        return OPERATOR if INSTALLED else PLAIN
     if (values.numel() if size is None else size) < SMALL or values.device.type != "cpu" or values.dtype not in _DTYPES:
         return PLAIN
     if type(values) not in _TENSORS or torch._C._are_functorch_transforms_active() or values.shape[0] >= 1 << 31:
         return PLAIN
-    return EAGER if _compiled() else PLAIN
-
-
-@torch.compiler.assume_constant_result
-def _compiled() -> bool:
-    return implementation().startswith("numba")
+    return EAGER if INSTALLED and implementation().startswith("numba") else PLAIN
 
 
 def check_rows(values: Tensor) -> None:

@@ -25,7 +25,7 @@ def segment_sum(values: Tensor, sets: Sets, weights: Tensor | None = None) -> Te
         return segment_sum(rows.float(), sets.materialize(), weights).to(rows.dtype)
     if weights is not None:
         rows = rows * weights.to(rows.dtype)[:, None]
-    return rows.new_zeros(sets.shape[0], rows.shape[1]).index_add_(0, sets.set_ids, rows)
+    return rows.new_zeros(sets.offsets.shape[0] - 1, rows.shape[1]).index_add_(0, sets.set_ids, rows)
 
 
 def segment_extremum(values: Tensor, sets: Sets, reduce: str) -> Tensor:

@@ -50,7 +50,8 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device) -> Batch:
         """Move all parts to a device; parts that are there already are not copied."""
-        return Batch(*(part if part is None or part.device == device else part.to(device) for part in self))
+        parts = (part if part is None or part.device == device else part.to(device) for part in self)
+        return Batch(*parts)  # type: ignore[arg-type]
 
 
 @runtime_checkable

@@ -43,20 +43,20 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
     >>> torch.equal(first, second)
     True
     """
-    cuda = device is not None and device.type == "cuda"
+    cuda = device if device is not None and device.type == "cuda" else None
     with _GENERATOR_LOCK:
         before = torch.default_generator.get_state()
-        before_cuda = torch.cuda.get_rng_state(device) if cuda else None
+        before_cuda = None if cuda is None else torch.cuda.get_rng_state(cuda)
         # torch.manual_seed would also record a stack trace for a GPU that may never be used, which costs 1 ms.
         torch.default_generator.manual_seed(seed)
-        if cuda:
+        if cuda is not None:
             torch.cuda.manual_seed_all(seed)
         try:
             yield
         finally:
             torch.default_generator.set_state(before)
-            if before_cuda is not None:
-                torch.cuda.set_rng_state(before_cuda, device)  # type: ignore[arg-type]
+            if cuda is not None and before_cuda is not None:
+                torch.cuda.set_rng_state(before_cuda, cuda)
 
 
 def keep_memory() -> bool:

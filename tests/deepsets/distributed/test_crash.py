@@ -1,4 +1,4 @@
-"""Workers that are killed, drivers that crash: nothing is lost, doubled or done twice."""
+"""Fault tolerance of the local engine: killed workers, killed drivers, damaged files."""
 
 import multiprocessing
 import os
@@ -6,11 +6,12 @@ import pickle
 import signal
 import subprocess
 import sys
-from functools import partial
 
 import pytest
 
-from deepsets import distributed as scale
+from deepsets import distributed
+from deepsets.distributed import local
+from deepsets.distributed.processes import map_in_processes
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("pandas")
@@ -20,7 +21,7 @@ from tests.deepsets.distributed.test_distributed import ALONE, model, rows, shar
 DRIVER = """
 import os, pickle, signal, sys
 from pathlib import Path
-from deepsets import distributed as scale
+from deepsets import distributed
 done = []
 
 def after_two(_):
@@ -29,61 +30,68 @@ def after_two(_):
         os.kill(os.getpid(), signal.SIGKILL)
 
 net = pickle.loads(Path(sys.argv[1]).read_bytes())
-scale.pool(net, sys.argv[2], sys.argv[3], by="box", engine=scale.Engine(workers=1), part=50, progress=after_two)
+distributed.pool(net, sys.argv[2], sys.argv[3], by="box", engine=distributed.Engine(workers=1), part_size=50, progress=after_two)
 """
 
 
-def test_a_driver_that_is_killed_leaves_what_is_recognisably_incomplete_and_is_taken_up(tmp_path):
+def test_a_killed_driver_leaves_no_output_and_is_resumed(tmp_path):
     table = shards(rows(300, 12), tmp_path / "t", group=50)
-    options = {"by": "box", "engine": ALONE, "part": 50}
-    whole = scale.pool(model("std"), table, tmp_path / "whole.parquet", **options)
-    assert (whole["parts"], whole["found_done"]) == (6, 0)
+    options = {"by": "box", "engine": ALONE, "part_size": 50}
+    whole = distributed.pool(model("std"), table, tmp_path / "whole.parquet", **options)
+    assert (whole["parts"], whole["resumed"]) == (6, 0)
     out = tmp_path / "out.parquet"
     (tmp_path / "net").write_bytes(pickle.dumps(model("std")))
     code = [sys.executable, "-c", DRIVER, tmp_path / "net", table, out]
     assert subprocess.run(code, check=False).returncode == -signal.SIGKILL
     assert not out.exists()
-    assert (tmp_path / "out.parquet.parts" / "_manifest.json").is_file()
-    with pytest.raises(ValueError, match=r"holds the parts of another run.*\(other: columns, part\)"):
-        scale.pool(model("sum"), table, out, by="box", engine=ALONE)
-    again = scale.pool(model("std"), table, out, **options)
-    assert (again["found_done"], again["sets"], again["members"]) == (2, whole["sets"], 300)
+    assert (tmp_path / "out.parquet.parts" / "job.json").is_file()
+    with pytest.raises(ValueError, match=r"holds the steps of another, interrupted run \(different: model, parts\)"):
+        distributed.pool(model("sum"), table, out, by="box", engine=ALONE)
+    again = distributed.pool(model("std"), table, out, **options)
+    assert (again["resumed"], again["sets"], again["members"]) == (2, whole["sets"], 300)
     assert out.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     assert not (tmp_path / "out.parquet.parts").exists()
 
 
-def test_a_crash_between_moves_of_a_folder_is_taken_up(tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", ["out", "out.parquet"])
+def test_a_crash_before_the_output_is_published_is_resumed(name, tmp_path, monkeypatch):
     table, options = shards(rows(300, 12), tmp_path / "t"), {"by": "box", "engine": ALONE}
-    monkeypatch.setattr("deepsets.scale.work._put", lambda *_: (_ for _ in ()).throw(RuntimeError("power cut")))
+    publish = local.publish
+    monkeypatch.setattr(local, "publish", lambda *_: (_ for _ in ()).throw(RuntimeError("power cut")))
     with pytest.raises(RuntimeError, match="power cut"):
-        scale.predict(model("std"), table, tmp_path / "out", **options)
-    assert not (tmp_path / "out").exists()
-    monkeypatch.undo()
-    assert scale.predict(model("std"), table, tmp_path / "out", **options)["found_done"] == 1
-    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["_manifest.json", "part-000000.parquet"]
-    with pytest.raises(ValueError, match="out exists: choose another path, or --overwrite"):
-        scale.predict(model("std"), table, tmp_path / "out", **options)
-    scale.predict(model("max"), table, tmp_path / "out", **options, overwrite=True)
+        distributed.predict(model("std"), table, tmp_path / name, **options)
+    assert not (tmp_path / name).exists()
+    monkeypatch.setattr(local, "publish", publish)
+    assert distributed.predict(model("std"), table, tmp_path / name, **options)["resumed"] == 1
+    with pytest.raises(ValueError, match=f"{name} exists: choose another path, or --overwrite"):
+        distributed.predict(model("std"), table, tmp_path / name, **options)
+    distributed.predict(model("max"), table, tmp_path / name, **options, overwrite=True)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [name, "t"]
 
 
-def test_a_crash_after_the_output_stands_harms_nothing(tmp_path, monkeypatch):
-    table, options = shards(rows(300, 12), tmp_path / "t"), {"by": "box", "engine": ALONE}
-    for name in ("out", "out.parquet"):
-        monkeypatch.setattr("deepsets.scale.work.shutil.rmtree", lambda *_, **__: None)  # killed before the parts go
-        scale.pool(model("std"), table, tmp_path / name, **options)
-        monkeypatch.undo()
-        assert (tmp_path / f"{name}.parts").exists()
-        first = sorted(path.name for path in (tmp_path / name).glob("*"))
-        assert scale.pool(model("std"), table, tmp_path / name, **options, overwrite=True)["found_done"] == 1
-        assert sorted(path.name for path in (tmp_path / name).glob("*")) == first
-        assert not (tmp_path / f"{name}.parts").exists()
-    assert (tmp_path / "out" / "part-000000.parquet").read_bytes() == (tmp_path / "out.parquet").read_bytes()
+@pytest.mark.parametrize("damaged", ["map-000001/0.arrow", "map-000003/0.arrow", "reduce-1-000000/out.parquet"])
+def test_a_damaged_step_is_noticed_and_done_again(damaged, tmp_path, monkeypatch):
+    table = shards(rows(300, 12), tmp_path / "t", group=50)
+    options = {"by": "box", "engine": ALONE, "part_size": 50}
+    distributed.pool(model("std"), table, tmp_path / "whole.parquet", **options)
+    publish = local.publish
+    monkeypatch.setattr(local, "publish", lambda *_: (_ for _ in ()).throw(RuntimeError("power cut")))
+    with pytest.raises(RuntimeError, match="power cut"):
+        distributed.pool(model("std"), table, tmp_path / "out.parquet", **options)
+    monkeypatch.setattr(local, "publish", publish)
+    file = tmp_path / "out.parquet.parts" / damaged
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(bytes(data))  # same size, one bit differs
+    facts = distributed.pool(model("std"), table, tmp_path / "out.parquet", **options)
+    assert facts["resumed"] == (6 if damaged.startswith("reduce") else 5)
+    assert (tmp_path / "out.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
 
 
-def test_workers_killed_in_the_middle_are_replaced_and_the_states_are_the_same(tmp_path):
+def test_killed_workers_are_replaced_and_the_states_are_the_same(tmp_path):
     table = shards(rows(2000, 40), tmp_path / "t", group=50)
-    options = {"by": "box", "part": 50}
-    scale.pool(model(["max", "std"]), table, tmp_path / "alone.parquet", engine=ALONE, **options)
+    options = {"by": "box", "part_size": 50}
+    distributed.pool(model(["max", "std"]), table, tmp_path / "alone.parquet", engine=ALONE, **options)
     killed = []
 
     def kill(_):
@@ -93,13 +101,12 @@ def test_workers_killed_in_the_middle_are_replaced_and_the_states_are_the_same(t
             child.join()
             killed.append(child.pid)
 
-    engine = scale.Engine(workers=2)
-    facts = scale.pool(model(["max", "std"]), table, tmp_path / "o.parquet", engine=engine, progress=kill, **options)
+    engine = distributed.Engine(workers=2)
+    facts = distributed.pool(model(["max", "std"]), table, tmp_path / "o.parquet", engine=engine, progress=kill, **options)
     assert len(killed) == 3 and facts["members"] == 2000
     assert (tmp_path / "o.parquet").read_bytes() == (tmp_path / "alone.parquet").read_bytes()
 
 
-def test_a_part_that_kills_every_worker_ends_the_run():
-    said = "died 5 times without finishing one of the 2 parts"
-    with pytest.raises(RuntimeError, match=said), scale.Engine(workers=2).open() as crew:
-        list(crew.run(partial, (os._exit,), [1, 2]))
+def test_an_item_that_kills_every_worker_ends_the_run():
+    with pytest.raises(RuntimeError, match="died 5 times without finishing one of the 2 parts"):
+        list(map_in_processes(os._exit, [1, 2], 2))

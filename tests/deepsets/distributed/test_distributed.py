@@ -11,21 +11,18 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import deepsets
-from deepsets import distributed as scale
+from deepsets import distributed
 from deepsets import nn
 from deepsets.cli import app
-from deepsets.distributed import direct as _direct
-from deepsets.distributed import gather as _gather
-from deepsets.distributed import merge as _merge
-from deepsets.distributed.state_codec import Coder
-from deepsets.distributed.states import States
+from deepsets.distributed import local
+from deepsets.io import row_groups
 from deepsets.estimators import MemberRegressor, SetClassifier, SetRegressor
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
 pq = pytest.importorskip("pyarrow.parquet")
 
-ALONE = scale.Engine(workers=1)
+ALONE = distributed.Engine(workers=1)
 NAMES = ["x0", "x1", "x2"]
 POOLINGS = [
     "sum",
@@ -82,7 +79,7 @@ def close(found, wanted) -> None:
 def test_every_pooling_that_merges_answers_as_in_memory(pool, tmp_path):
     net, frame = model(pool), rows(400, 7)
     folder = shards(frame, tmp_path / "rows", [90, 200], group=30)
-    facts = scale.predict(net, folder, tmp_path / "out.parquet", by="box", engine=ALONE, part=60)
+    facts = distributed.predict(net, folder, tmp_path / "out.parquet", by="box", engine=ALONE, part_size=60)
     close(pd.read_parquet(tmp_path / "out.parquet"), in_memory(net, frame))
     assert (facts["sets"], facts["members"]) == (7, 400) and facts["parts"] > 5
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.parquet", "rows"]
@@ -100,27 +97,26 @@ def test_the_answer_knows_neither_order_nor_partitions(tmp_path_factory, data):
     cuts = data.draw(st.lists(st.integers(0, n), max_size=4), "cuts")
     here = tmp_path_factory.mktemp("any")
     group, part = data.draw(st.integers(1, 20), "row group"), data.draw(st.integers(1, 60), "part")
-    scale.predict(net, shards(other, here / "rows", cuts, group), here / "o.parquet", by="box", engine=ALONE, part=part)
+    distributed.predict(net, shards(other, here / "rows", cuts, group), here / "o.parquet", by="box", engine=ALONE, part_size=part)
     close(pd.read_parquet(here / "o.parquet"), in_memory(net, frame))
 
 
-def test_runs_that_pass_their_limit_are_spilled_and_merged_by_ranges(tmp_path, monkeypatch):
+def test_states_beyond_the_limit_of_memory_are_spilled_and_merged_by_hash(tmp_path, monkeypatch):
     net, frame = model("std"), rows(3000, 400)
-    monkeypatch.setattr(_gather.Gather.__init__, "__defaults__", (None, None, 2000))  # bytes
-    monkeypatch.setattr(_merge, "RANGE", 20_000)
-    monkeypatch.setattr(scale._parts.batches, "__defaults__", (30, 1200))
-    monkeypatch.setattr("deepsets.scale.pool.SAMPLE", 16)
-    work = tmp_path / "answers.parts"
+    monkeypatch.setattr(local, "STATES", 20_000)
+    monkeypatch.setattr(row_groups, "TABLE", 3000)
+    monkeypatch.setattr(row_groups, "READ", 100)
     seen = []
 
     def look(_):
-        seen.append(len(list(work.glob("rows-*/*.arrow"))))
+        seen.append(len(list((tmp_path / "out.parts").glob("map-*/*.arrow"))))
 
-    scale.predict(net, shards(frame, tmp_path / "rows"), tmp_path / "answers", by="box", engine=ALONE, progress=look)
-    assert seen[0] > 5  # several runs of one part
-    files = sorted(tmp_path.glob("answers/*.parquet"))
+    distributed.predict(net, shards(frame, tmp_path / "rows"), tmp_path / "out", by="box", engine=ALONE, progress=look)
+    assert seen[0] > 5  # several spilled files of one part
+    files = sorted(tmp_path.glob("out/*.parquet"))
     assert len(files) > 3
-    close(pd.concat([pd.read_parquet(file) for file in files], ignore_index=True), in_memory(net, frame))
+    found = pd.concat([pd.read_parquet(file) for file in files]).sort_values("box", ignore_index=True)
+    close(found, in_memory(net, frame))
 
 
 @pytest.mark.parametrize("kind", [SetRegressor, SetClassifier])
@@ -128,17 +124,17 @@ def test_estimators_with_z_and_missing_values(kind, tmp_path):
     frame = rows(300, 40)
     frame["known"] = frame["box"].str[1:].astype(float)
     y = (frame["known"] % 2).astype(int)
-    fitted = kind(by="box", epochs=1, n_estimators=2, impute=True, random_state=0)
+    fitted = kind(by="box", epochs=1, n_estimators=2, random_state=0)
     frame.loc[5, "x1"] = np.nan
     first = frame.groupby("box", sort=False)
-    fitted.fit(frame.drop(columns="known"), y, first["known"].first().to_numpy()[:, None])
+    fitted.fit(frame.drop(columns="known"), y, z=first["known"].first().to_numpy()[:, None])
     fitted.context_names_in_, fitted.target_names_ = ["known"], ["y"]
     deepsets.save(fitted, tmp_path / "model")
     mixed = frame.sample(frac=1, random_state=1)
-    scale.predict(tmp_path / "model", shards(mixed, tmp_path / "t", [100]), tmp_path / "o.csv", engine=ALONE)
+    distributed.predict(tmp_path / "model", shards(mixed, tmp_path / "t", [100]), tmp_path / "o.csv", engine=ALONE)
     found = pd.read_csv(tmp_path / "o.csv").set_index("box")
     ask = fitted.predict_proba if kind is SetClassifier else fitted.predict
-    wanted = ask(frame.drop(columns="known"), first["known"].first().to_numpy()[:, None])
+    wanted = ask(frame.drop(columns="known"), z=first["known"].first().to_numpy()[:, None])
     column = "probability_1" if kind is SetClassifier else "prediction"
     names = frame["box"].unique()
     wanted = wanted[:, 1] if kind is SetClassifier else wanted
@@ -150,33 +146,33 @@ def test_what_is_known_of_a_set_goes_with_its_state(condition, tmp_path):
     net, frame = model("mean", condition=condition), rows(80, 5)
     frame["u"], frame["v"] = frame["box"].str[1:].astype(float), 1.0
     options = {"by": "box", "z": ["u", "v"], "features": NAMES, "engine": ALONE}
-    scale.pool(net, shards(frame, tmp_path / "a"), tmp_path / "s.parquet", **options)
-    scale.predict(net, tmp_path / "s.parquet", tmp_path / "o.parquet", engine=ALONE)
+    distributed.pool(net, shards(frame, tmp_path / "a"), tmp_path / "s.parquet", **options)
+    distributed.predict(net, tmp_path / "s.parquet", tmp_path / "o.parquet", engine=ALONE)
     found = pd.read_parquet(tmp_path / "o.parquet")
     each = dict(iter(frame.groupby("box")))
     sets = deepsets.Sets.from_list([torch.tensor(part[NAMES].to_numpy()) for part in each.values()])
     z = torch.tensor(np.stack([part[["u", "v"]].to_numpy()[0] for part in each.values()])).float()
     np.testing.assert_allclose(found["prediction_1"], net(sets, z)[:, 1].detach(), rtol=1e-5, atol=1e-6)
     frame.loc[0, "u"] = 77.0
-    with pytest.raises(ValueError, match=r"z must|in one place and|must have one value for each set"):
-        scale.pool(net, shards(frame, tmp_path / "b", range(1, 80)), tmp_path / "t.parquet", **options)
+    with pytest.raises(ValueError, match=r"set 'b\d' has u = .* in one row and|must have one value"):
+        distributed.pool(net, shards(frame, tmp_path / "b", range(1, 80)), tmp_path / "t.parquet", **options)
 
 
 def test_new_rows_are_added_to_old_states_and_taken_away_again(tmp_path):
     net, frame = model(["sum", "std"], size=True), rows(200, 9)
     old, new = (shards(part, tmp_path / name) for part, name in ((frame[:120], "old"), (frame[120:], "new")))
     options = {"by": "box", "engine": ALONE}
-    scale.pool(net, old, tmp_path / "old.parquet", **options)
-    both = scale.pool(net, new, tmp_path / "both.parquet", merge=tmp_path / "old.parquet", **options)
+    distributed.pool(net, old, tmp_path / "old.parquet", **options)
+    both = distributed.pool(net, new, tmp_path / "both.parquet", merge=tmp_path / "old.parquet", **options)
     assert both["members"] == 200
-    scale.predict(net, tmp_path / "both.parquet", tmp_path / "answers.parquet", engine=ALONE)
+    distributed.predict(net, tmp_path / "both.parquet", tmp_path / "answers.parquet", engine=ALONE)
     close(pd.read_parquet(tmp_path / "answers.parquet"), in_memory(net, frame))
-    scale.pool(net, new, tmp_path / "back.parquet", merge=tmp_path / "both.parquet", remove=True, **options)
-    scale.predict(net, tmp_path / "back.parquet", tmp_path / "again.parquet", engine=ALONE)
+    distributed.pool(net, new, tmp_path / "back.parquet", merge=tmp_path / "both.parquet", remove=True, **options)
+    distributed.predict(net, tmp_path / "back.parquet", tmp_path / "again.parquet", engine=ALONE)
     close(pd.read_parquet(tmp_path / "again.parquet"), in_memory(net, frame[:120]))
-    nothing = scale.pool(net, old, tmp_path / "none.parquet", merge=tmp_path / "back.parquet", remove=True, **options)
+    nothing = distributed.pool(net, old, tmp_path / "none.parquet", merge=tmp_path / "back.parquet", remove=True, **options)
     assert (nothing["sets"], nothing["members"]) == (9, 0)
-    scale.predict(net, tmp_path / "none.parquet", tmp_path / "empty.parquet", engine=ALONE)
+    distributed.predict(net, tmp_path / "none.parquet", tmp_path / "empty.parquet", engine=ALONE)
     empty = net(deepsets.Sets.from_list([torch.zeros(0, 3)]))[0, 0].item()
     np.testing.assert_allclose(pd.read_parquet(tmp_path / "empty.parquet")["prediction_0"], empty, rtol=1e-6)
 
@@ -185,46 +181,51 @@ def test_what_cannot_be_taken_away_is_said(tmp_path):
     frame, options = rows(40, 4), {"by": "box", "engine": ALONE}
     table, few = shards(frame, tmp_path / "t"), shards(frame[:4], tmp_path / "few")
     net = model("mean")
-    scale.pool(net, few, tmp_path / "s.parquet", **options)
+    distributed.pool(net, few, tmp_path / "s.parquet", **options)
     taken = {"merge": tmp_path / "s.parquet", "remove": True, **options}
     with pytest.raises(ValueError, match=r"set 'b\d' (has no state|has \d members, of which \d+ cannot be taken away)"):
-        scale.pool(net, table, tmp_path / "o.parquet", **taken)
+        distributed.pool(net, table, tmp_path / "o.parquet", **taken)
     with pytest.raises(ValueError, match="was pooled with another model"):
-        scale.pool(model("max"), table, tmp_path / "p.parquet", **taken)
-    scale.pool(model("max"), few, tmp_path / "m.parquet", **options)
-    with pytest.raises(ValueError, match=r"Max cannot take elements away"):
-        scale.pool(model("max"), few, tmp_path / "p.parquet", **taken | {"merge": tmp_path / "m.parquet"})
-    with pytest.raises(ValueError, match="is no table of states"):
-        scale.pool(net, few, tmp_path / "p.parquet", merge=table / "0.parquet", **options)
-    with pytest.raises(ValueError, match="say from which"):
-        scale.pool(net, few, tmp_path / "p.parquet", remove=True, **options)
+        distributed.pool(model("max"), table, tmp_path / "p.parquet", **taken)
+    distributed.pool(model("max"), few, tmp_path / "m.parquet", **options)
+    with pytest.raises(ValueError, match=r"MaxPooling cannot"):
+        distributed.pool(model("max"), few, tmp_path / "p.parquet", **taken | {"merge": tmp_path / "m.parquet"})
+    with pytest.raises(ValueError, match="does not hold states: wanted an output of pool"):
+        distributed.pool(net, few, tmp_path / "p.parquet", merge=table / "0.parquet", **options)
+    with pytest.raises(ValueError, match="remove=True needs merge"):
+        distributed.pool(net, few, tmp_path / "p.parquet", remove=True, **options)
 
 
-def test_models_without_states_say_so_before_any_work(tmp_path):
-    table, options = shards(rows(30, 3), tmp_path / "t"), {"by": "box", "engine": ALONE}
-    with pytest.raises(ValueError, match=r"Quantile needs all members of a set at once"):
-        scale.predict(
-            nn.DeepSet(nn.mlp(3, 6), nn.mlp(18, 1), nn.QuantilePooling()), table, tmp_path / "o.parquet", **options
-        )
-    stack = nn.DeepSet(nn.SetSequential(nn.Equivariant(3, 6)), nn.mlp(6, 1))
-    with pytest.raises(ValueError, match=r"states need a phi that sees one element at a time"):
-        scale.pool(stack, table, tmp_path / "o.parquet", **options)
+def test_models_that_need_whole_sets(tmp_path):
+    frame, options = rows(60, 3), {"by": "box", "engine": ALONE}
+    mixed = shards(frame, tmp_path / "mixed")
+    together = shards(frame.sort_values("box", kind="stable"), tmp_path / "together")
+    quantile = nn.DeepSet(nn.mlp(3, 6), nn.mlp(18, 2), nn.QuantilePooling()).eval()
+    layer = nn.DeepSet(nn.SetSequential(nn.Equivariant(3, 6)), nn.mlp(6, 2)).eval()
+    for net, message in ((quantile, "Quantile.* needs all members of a set at once"), (layer, "states need a phi")):
+        distributed.predict(net, together, tmp_path / "o.parquet", overwrite=True, **options)
+        found = pd.read_parquet(tmp_path / "o.parquet")
+        close(found, in_memory(net, frame.sort_values("box", kind="stable")))
+        with pytest.raises(ValueError, match=r"rows of set 'b\d' are not neighbours in one file.*Sort the table by 'box'"):
+            distributed.predict(net, mixed, tmp_path / "p.parquet", **options)
+        with pytest.raises(ValueError, match=message):
+            distributed.pool(net, together, tmp_path / "p.parquet", **options)
     members = MemberRegressor(by="box", epochs=1, random_state=0).fit(rows(30, 3), np.arange(30.0))
-    with pytest.raises(ValueError, match=r"a MemberRegressor looks at all members of a set at once"):
-        scale.pool(members, table, tmp_path / "o.parquet", engine=ALONE)
-    assert [path.name for path in tmp_path.iterdir()] == ["t"]
+    with pytest.raises(ValueError, match=r"MemberRegressor"):
+        distributed.pool(members, together, tmp_path / "p.parquet", engine=ALONE)
+    assert not list(tmp_path.glob("p.parquet*"))
 
 
 def test_models_of_members_take_files_of_whole_sets(tmp_path):
     frame = rows(90, 6).sort_values("box", kind="stable", ignore_index=True)
     fitted = MemberRegressor(by="box", epochs=1, random_state=0).fit(frame, np.arange(90.0))
     edge = int((frame["box"] == "b0").sum())
-    facts = scale.predict(fitted, shards(frame, tmp_path / "t", [edge]), tmp_path / "o.parquet", engine=ALONE)
+    facts = distributed.predict(fitted, shards(frame, tmp_path / "t", [edge]), tmp_path / "o.parquet", engine=ALONE)
     assert (facts["sets"], facts["members"], facts["parts"]) == (6, 90, 2)
     found = pd.read_parquet(tmp_path / "o.parquet")
     np.testing.assert_allclose(found["prediction"], fitted.predict(frame), rtol=1e-5)
-    with pytest.raises(ValueError, match=r"set 'b0' has rows in .*1.parquet and in a file before it"):
-        scale.predict(fitted, shards(frame, tmp_path / "u", [edge - 1]), tmp_path / "p.parquet", engine=ALONE)
+    with pytest.raises(ValueError, match=r"rows of set 'b0' are not neighbours in one file"):
+        distributed.predict(fitted, shards(frame, tmp_path / "u", [edge - 1]), tmp_path / "p.parquet", engine=ALONE)
 
 
 def test_nested_tables_and_sets_without_names(tmp_path):
@@ -237,7 +238,7 @@ def test_nested_tables_and_sets_without_names(tmp_path):
     folder.mkdir()
     pq.write_table(pa.table({"x": lists[:17]}), folder / "0.parquet", 4)
     pq.write_table(pa.table({"x": lists[17:]}), folder / "1.parquet", 4)
-    scale.predict(net, folder, tmp_path / "o.parquet", engine=ALONE, part=10)
+    distributed.predict(net, folder, tmp_path / "o.parquet", engine=ALONE, part_size=10)
     found = pd.read_parquet(tmp_path / "o.parquet")
     wanted = net(deepsets.Sets(torch.from_numpy(values), torch.from_numpy(offsets))).detach().numpy()
     assert found["set"].tolist() == list(range(30))
@@ -254,10 +255,10 @@ def test_members_of_sets_without_names_are_answered_by_row(tmp_path):
     (tmp_path / "t").mkdir()
     pq.write_table(pa.table({"x": lists[:5]}), tmp_path / "t" / "0.parquet")
     pq.write_table(pa.table({"x": lists[5:]}), tmp_path / "t" / "1.parquet")
-    scale.predict(fitted, tmp_path / "t", tmp_path / "o.parquet", engine=ALONE)
+    distributed.predict(fitted, tmp_path / "t", tmp_path / "o.parquet", engine=ALONE)
     found = pd.read_parquet(tmp_path / "o.parquet")
     assert found["set"].tolist() == np.repeat(np.arange(8), sizes).tolist()
-    np.testing.assert_allclose(found["prediction"], np.concatenate(fitted.predict(sets)), rtol=1e-5)
+    np.testing.assert_allclose(found["prediction"], np.concatenate(fitted.predict(sets)), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("named", ["b{:03d}".format, int])
@@ -265,18 +266,25 @@ def test_sorted_sets_are_answered_at_once_and_others_by_their_states(named, tmp_
     net = model(["max", "mean", "std"], size=True)
     frame = rows(600, 90).assign(box=lambda f: [named(int(b[1:])) for b in f["box"]])
     frame = frame.sort_values("box", kind="stable", ignore_index=True)
-    monkeypatch.setattr(scale._parts.batches, "__defaults__", (60, 1200))
+    monkeypatch.setattr(row_groups, "TABLE", 1200)
+    monkeypatch.setattr(row_groups, "READ", 60)
     answered = []
-    write = _direct.Direct._write
-    monkeypatch.setattr(_direct.Direct, "_write", lambda self, s: (answered.append(len(s)), write(self, s)))
+    whole = local._split_whole
+
+    def spy(*args):
+        found = whole(*args)
+        answered.append(found[0]["box"].unique())
+        return found
+
+    monkeypatch.setattr(local, "_split_whole", spy)
     swapped = frame.take([*range(300), *range(599, 299, -1)])
     mixed = frame.sample(frac=1, random_state=0)
-    for table, least, most in ((frame, 50, 85), (swapped, 20, 60), (mixed, 0, 0)):
+    for table, least, most in ((frame, 50, 85), (swapped, 0, 60), (mixed, 0, 0)):
         folder = shards(table, tmp_path / f"t{most}", [200, 400])
-        facts = scale.predict(net, folder, tmp_path / f"{most}.parquet", by="box", engine=ALONE, part=100)
+        facts = distributed.predict(net, folder, tmp_path / f"{most}.parquet", by="box", engine=ALONE, part_size=100)
         assert (facts["sets"], facts["members"]) == (frame["box"].nunique(), 600)
         close(pd.read_parquet(tmp_path / f"{most}.parquet"), in_memory(net, frame))
-        assert least <= sum(answered) <= most
+        assert least <= sum(map(len, answered)) <= most
         answered.clear()
 
 
@@ -285,40 +293,44 @@ def test_bad_tables_and_engines_are_named(tmp_path):
     table = shards(frame, tmp_path / "t", [10])
     pq.write_table(pa.table({"box": ["a"], "x0": [1.0], "x1": [1.0]}), table / "2.parquet")
     with pytest.raises(ValueError, match=r"2.parquet has no column 'x2', which .*0.parquet has"):
-        scale.pool(net, table, tmp_path / "o.parquet", by="box", engine=ALONE)
+        distributed.pool(net, table, tmp_path / "o.parquet", by="box", engine=ALONE)
     pq.write_table(pa.table({"box": [1], "x0": [1.0], "x1": [1.0], "x2": [1.0]}), table / "2.parquet")
     with pytest.raises(ValueError, match=r"'box' holds int64 in .*2.parquet and .*string in"):
-        scale.pool(net, table, tmp_path / "o.parquet", by="box", engine=ALONE)
+        distributed.pool(net, table, tmp_path / "o.parquet", by="box", engine=ALONE)
     frame.loc[3, "x1"] = np.inf
     bad = shards(frame, tmp_path / "bad")
     with pytest.raises(ValueError, match=r"the first is 'x1' of set 'b\d', member \d, infinite"):
-        scale.pool(net, bad, tmp_path / "o.parquet", by="box", engine=ALONE)
+        distributed.pool(net, bad, tmp_path / "o.parquet", by="box", engine=ALONE)
     (tmp_path / "none").mkdir()
     with pytest.raises(ValueError, match="holds no Parquet files"):
-        scale.pool(net, tmp_path / "none", tmp_path / "o.parquet", by="box", engine=ALONE)
+        distributed.pool(net, tmp_path / "none", tmp_path / "o.parquet", by="box", engine=ALONE)
     for engine, said in (
-        (scale.Engine("spark"), "unknown engine 'spark'"),
-        (scale.Engine(workers=0), "at least one worker"),
-        (scale.Engine(address="auto"), "an address is for the engine ray"),
+        ("dask", "unknown engine 'dask': use one of local, ray, spark"),
+        (distributed.Engine(workers=0), "at least one worker"),
+        (distributed.Engine(address="auto"), "an address is for the engines ray and spark"),
     ):
         with pytest.raises(ValueError, match=said):
-            scale.pool(net, bad, tmp_path / "p.parquet", by="box", engine=engine)
+            distributed.pool(net, bad, tmp_path / "p.parquet", by="box", engine=engine)
     with pytest.raises(ValueError, match=r"states are written as Parquet"):
-        scale.pool(net, bad, tmp_path / "p.csv", by="box", engine=ALONE)
+        distributed.pool(net, bad, tmp_path / "p.csv", by="box", engine=ALONE)
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.integers(0, 9))
-def test_states_united_in_any_grouping_are_the_plain_sum(ids, seed):
-    coder = Coder(model("sum"), features=3)
-    values = torch.randn(len(ids), 6, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    ones = torch.ones(len(ids), dtype=torch.float64)
-    members = np.ones(len(ids), dtype=np.int64)
-    united = States(pa.array(ids), members, None, {"0.sum": values, "0.count": ones}).united(coder)
-    assert united.ids.to_pylist() == sorted(set(ids))
-    for i, name in enumerate(united.ids.to_pylist()):
-        own = [n for n, other in enumerate(ids) if other == name]
-        torch.testing.assert_close(united.parts["0.sum"][i], values[own].sum(0))
-        assert united.members[i] == len(own) == united.parts["0.count"][i]
+def test_states_merged_in_any_grouping_are_the_plain_sum(ids, seed):
+    net = model("sum")
+    values = np.random.default_rng(seed).normal(size=(len(ids), 6))
+    kind = pa.list_(pa.field("element", pa.float64(), nullable=False), 6)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), type=kind)
+    ones = np.ones(len(ids))
+    states = pa.table({"box": ids, "members": ones.astype(int), "state.sum": vectors, "state.count": ones})
+    merge = distributed.merge(net)
+    cut = seed % len(ids)
+    for found in (merge(states), merge(pa.concat_tables([merge(states[:cut]), merge(states[cut:])]))):
+        assert found["box"].to_pylist() == sorted(set(ids))
+        for i, name in enumerate(found["box"].to_pylist()):
+            own = [n for n, other in enumerate(ids) if other == name]
+            np.testing.assert_allclose(found["state.sum"][i].as_py(), values[own].sum(0), rtol=1e-12, atol=1e-12)
+            assert found["members"][i].as_py() == len(own) == found["state.count"][i].as_py()
 
 
 def run(*args: object, code: int = 0) -> str:
@@ -351,9 +363,9 @@ def test_the_commands(tmp_path):
         numbers = found.select_dtypes("number").columns
         np.testing.assert_allclose(found[numbers], wanted[numbers], rtol=1e-5, atol=1e-6)
     more = ["--merge", tmp_path / "both.parquet", "-o", tmp_path / "x.parquet", "--remove"]
-    assert "Max cannot take elements away" in run("pool", tmp_path / "m", tmp_path / "new.parquet", *more, code=1)
+    assert "MaxPooling cannot" in run("pool", tmp_path / "m", tmp_path / "new.parquet", *more, code=1)
     assert "exists" in run("pool", tmp_path / "m", tmp_path / "old", "-o", tmp_path / "old.parquet", code=1)
-    for wrong in (["--remove"], ["--engine", "spark"], ["--address", "auto"]):
+    for wrong in (["--remove"], ["--engine", "dask"], ["--address", "auto"]):
         run("pool", tmp_path / "m", tmp_path / "old", "-o", tmp_path / "x.parquet", *wrong, code=2)
 
 
@@ -363,8 +375,8 @@ def test_an_expander_does_not_answer_for_sets(tmp_path):
     pq.write_table(pa.table({"set": [1, 1, 2], "x": [0.1, 0.2, 0.3]}), tmp_path / "rows.parquet")
     baskets = [["milk", "bread"], ["bread", "butter", "milk"]]
     for model in (BayesianSets().fit(baskets), SetExpander(epochs=1).fit(baskets)):
-        with pytest.raises(ValueError, match="does not answer for sets: wanted an estimator or a DeepSet"):
-            scale.predict(model, tmp_path / "rows.parquet", tmp_path / "out.parquet", by="set")
+        with pytest.raises(ValueError, match="does not predict for sets: wanted an estimator or a DeepSet"):
+            distributed.predict(model, tmp_path / "rows.parquet", tmp_path / "out.parquet", by="set")
 
 
 def test_a_folder_of_answers_is_read_like_any_other(tmp_path):
@@ -372,6 +384,6 @@ def test_a_folder_of_answers_is_read_like_any_other(tmp_path):
 
     model = nn.DeepSet(nn.mlp(1, 4), nn.mlp(4, 1), pool="sum")
     pq.write_table(pa.table({"set": [1, 1, 2], "x": [0.1, 0.2, 0.3]}), tmp_path / "rows.parquet")
-    scale.predict(model, tmp_path / "rows.parquet", tmp_path / "answers", by="set")
+    distributed.predict(model, tmp_path / "rows.parquet", tmp_path / "answers", by="set")
     assert pq.read_table(tmp_path / "answers")["set"].to_pylist() == [1, 2]
     assert pl.read_parquet(tmp_path / "answers" / "*.parquet")["set"].to_list() == [1, 2]

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import deepsets
-from deepsets import distributed as scale
+from deepsets import distributed
 from deepsets.expand import BayesianSets, NearestVectors, SetExpander
 
 pa = pytest.importorskip("pyarrow")
@@ -61,7 +61,7 @@ def test_the_best_of_all_parts_are_the_best_of_all(expander, data, tmp_path_fact
     folder = tmp_path_factory.mktemp("candidates")
     cuts = data.draw(st.lists(st.integers(0, n), max_size=3), "cuts")
     table = files(names, matrix, folder / "t", cuts, vectors=data.draw(st.booleans(), "one column of vectors"))
-    found = scale.expand(expander, KNOWN[0][:3], table, k, element="name", part=10, engine=ALONE, exclude=["c99"])
+    found = distributed.expand(expander, KNOWN[0][:3], table, k, element="name", part_size=10, engine=ALONE, exclude=["c99"])
     whole = expander.score(KNOWN[0][:3], matrix)
     allowed = [i for i in range(n) if names[i] not in KNOWN[0][:3]]
     wanted = sorted(allowed, key=lambda i: (-whole[i], i))[:k]
@@ -75,18 +75,18 @@ def test_a_query_of_new_names_is_looked_up_in_the_files(tmp_path):
     expander = NearestVectors(components=0).fit(items=KNOWN)
     names, matrix = [f"new{i}" for i in range(50)], items(50)[1]
     table = files(names, matrix, tmp_path / "t", [20])
-    found = scale.expand(expander, ["new3", "new30"], table, 4, element="name", engine=ALONE, part=10)
+    found = distributed.expand(expander, ["new3", "new30"], table, 4, element="name", engine=ALONE, part_size=10)
     wanted = expander.score(matrix[[3, 30]], matrix)
     wanted[[3, 30]] = -np.inf
     assert [c.element for c in found] == [names[i] for i in np.argsort(-wanted, kind="stable")[:4]]
     with pytest.raises(ValueError, match=r"'puma', which is neither in the vocabulary of 30 nor among the candidates"):
-        scale.expand(expander, ["puma"], table, 4, element="name", engine=ALONE)
+        distributed.expand(expander, ["puma"], table, 4, element="name", engine=ALONE)
     with pytest.raises(ValueError, match=r"the candidates have 3 features \(f0, f1, f2, …\), but .* fitted with 4"):
-        scale.expand(expander, ["c0"], table, 4, element="name", features=["f0", "f1", "f2"], engine=ALONE)
+        distributed.expand(expander, ["c0"], table, 4, element="name", features=["f0", "f1", "f2"], engine=ALONE)
     with pytest.raises(ValueError, match="no column 'nom'"):
-        scale.expand(expander, ["c0"], table, 4, element="nom", engine=ALONE)
+        distributed.expand(expander, ["c0"], table, 4, element="nom", engine=ALONE)
     with pytest.raises(ValueError, match="no candidate is left"):
-        scale.expand(expander, ["c0"], table, 4, element="name", exclude=names, engine=ALONE)
+        distributed.expand(expander, ["c0"], table, 4, element="name", exclude=names, engine=ALONE)
 
 
 def test_the_command(tmp_path):
@@ -95,7 +95,7 @@ def test_the_command(tmp_path):
     table = files([f"new{i}" for i in range(50)], items(50)[1], tmp_path / "t", [20])
     common = ["expand", "--model", tmp_path / "m", "c1", "c2", "-k", 3]
     found = json.loads(run(*common, "--candidates", table, "--element", "name", "--json"))["answers"]
-    wanted = scale.expand(expander, ["c1", "c2"], table, 3, element="name", engine=ALONE)
+    wanted = distributed.expand(expander, ["c1", "c2"], table, 3, element="name", engine=ALONE)
     assert [a["element"] for a in found] == [c.element for c in wanted]
     assert wanted[0].element in run(*common, "--candidates", table, "--element", "name")
     run(*common, "--candidates", table, code=2)

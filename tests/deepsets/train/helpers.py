@@ -1,5 +1,7 @@
 """A small problem that the tests of the training loop share."""
 
+from pathlib import Path
+
 import torch
 from torch.nn import functional as F
 
@@ -32,3 +34,8 @@ def fitted(net: torch.nn.Module | None = None, what: Batch | None = None, **opti
 def assert_same(a: torch.nn.Module, b: torch.nn.Module) -> None:
     for name, tensor in a.state_dict().items():
         assert torch.equal(tensor, b.state_dict()[name]), name
+
+
+def names(folder: Path) -> list[str]:
+    """Files of a folder, without those that TensorBoard writes where it is installed."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("events.out"))

@@ -98,6 +98,11 @@ def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
 
 
+def names(folder: Path) -> list[str]:
+    """Files of a folder, without those that TensorBoard writes where it is installed."""
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("events.out"))
+
+
 def main(folder: Path) -> None:
     found = {}
     chance = random.Random(0)
@@ -113,13 +118,13 @@ def main(folder: Path) -> None:
             "endings": endings,
             "identical": same(final, wanted),
             "again": same(weights_of_a_run(here, variant), wanted),
-            "files": sorted(p.name for p in here.iterdir()),
+            "files": names(here),
             "epochs": [json.loads(line)["epoch"] for line in (here / "log.jsonl").read_text().splitlines()],
         }
     wanted, here = weights_of_a_run(None, "dropout"), folder / "ctrl-c"
     found["ctrl-c"] = {
         "ending": forked(weights_of_a_run, here, "dropout", after=lambda child: ctrl_c(here, child)),
-        "files": sorted(p.name for p in here.iterdir()),
+        "files": names(here),
         "identical": same(weights_of_a_run(here, "dropout"), wanted),
     }
     sys.stdout.write(json.dumps(found))

@@ -19,7 +19,7 @@ from deepsets.files import FileInUseError, locked
 from deepsets.train import CheckpointError, TrainingError, checkpoint_seed, train
 from deepsets.train.checkpoint import load, save
 
-from .helpers import assert_same, data, fitted, loss, model
+from .helpers import assert_same, data, fitted, loss, model, names
 
 HERE = Path(__file__).parent
 FILES = ["checkpoint.previous.safetensors", "checkpoint.safetensors", "log.jsonl"]
@@ -73,7 +73,7 @@ def test_ctrl_c_completes_the_step_and_leaves_a_checkpoint_to_resume(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(model(dropout=0.3), failing(6, interrupt), data(), **options)
     assert signal.getsignal(signal.SIGINT) is handler
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["checkpoint.safetensors", "log.jsonl"]
+    assert names(tmp_path) == ["checkpoint.safetensors", "log.jsonl"]
     again, _ = fitted(model(dropout=0.3), **options)
     whole, _ = fitted(model(dropout=0.3), **{**options, "checkpoint_dir": None})
     assert_same(again, whole)
@@ -162,7 +162,7 @@ def test_a_failed_save_leaves_the_old_checkpoint_and_no_temporary_file(tmp_path,
         patch.setattr("pathlib.Path.write_bytes", full)
         fitted(**options)
     assert (tmp_path / "checkpoint.safetensors").read_bytes() == before
-    assert sorted(p.name for p in tmp_path.iterdir()) == FILES
+    assert names(tmp_path) == FILES
     again, _ = fitted(**options)
     assert_same(again, fitted(**{**options, "checkpoint_dir": None})[0])
 
@@ -245,4 +245,4 @@ def test_a_second_training_in_the_same_folder_is_refused(tmp_path):
     with locked(tmp_path / "run"), pytest.raises(FileInUseError, match="run is being written by another process"):
         fitted(checkpoint_dir=tmp_path / "run")
     fitted(checkpoint_dir=tmp_path / "run")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["run"]  # no lock is left
+    assert names(tmp_path) == ["run"]  # no lock is left

@@ -1,0 +1,328 @@
+"""Predictions and states for tables of any size: checked, described as a job, and run by an engine."""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..io import Source, arrow, model_identity
+from ..io.row_groups import PART, ROW_NUMBER, Part, batches, cut, tables, with_spans
+from ..io.storage import check_target, file_stamps, list_files, read_footers, read_manifest, resolve
+from .functions import Chain, Decode, Encode, Merge, Predict, Remove, Rows
+from .model import SetModel
+from .states import Cast, negate
+
+Progress = Callable[[int], None]
+KEY = b"deepsets"
+
+
+class Engine(NamedTuple):
+    """Where the work is done.
+
+    Parameters
+    ----------
+    name : {"local", "ray", "spark"}, default="local"
+        Processes of this machine, a Ray cluster, or a Spark cluster.
+    workers : int, optional
+        Number of processes or cores; by default one per core.
+    address : str, optional
+        A running Ray cluster (``auto``, ``ray://host:10001``) or a Spark master (``spark://host:7077``, ``yarn``);
+        by default one is started on this machine for the run.
+
+    Examples
+    --------
+    >>> Engine("ray", workers=8, address="auto").name
+    'ray'
+    """
+
+    name: str = "local"
+    workers: int | None = None
+    address: str | None = None
+
+
+def open_engine(engine: str | Engine) -> Any:
+    """Return what runs jobs: an object with `run(job)` and `collect(input)`."""
+    name, workers, address = engine if isinstance(engine, Engine) else Engine(engine)
+    if workers is not None and workers < 1:
+        raise ValueError(f"at least one worker is needed, found {workers}.")
+    if name == "local" and address is not None:
+        raise ValueError("an address is for the engines ray and spark; the engine local runs on this machine.")
+    if name == "local":
+        from .local import Local as Runner
+    elif name == "ray":
+        from .ray import Ray as Runner
+    elif name == "spark":
+        from .spark import Spark as Runner
+    else:
+        raise ValueError(f"unknown engine {name!r}: use one of local, ray, spark.")
+    return Runner(workers, address)
+
+
+class Input(NamedTuple):
+    """Tables to be read, and the function to be applied to them."""
+
+    parts: list[Part]
+    columns: list[str]
+    function: Any  # from a table to a table
+    by: str | None  # column that names the set; None: a row is a set, named by its number
+    nested: bool = False  # a row is a set
+    whole: bool = False  # the function needs whole sets, and a part is a file
+    merge: Any = None  # merges the results of the function
+    direct: Any = None  # from a table of whole sets to final results
+    file: Any = None  # the open file, where it is not Parquet
+
+    def results(self, part: Part) -> Iterator[Any]:
+        """Read a part, and yield the results of the function."""
+        for table in tables(part, self.columns, nested=self.nested, by=self.by, whole=self.whole, file=self.file):
+            yield self.function(table)
+
+
+class Job(NamedTuple):
+    """Work of an engine: read the inputs, apply their functions, group by set, reduce, write."""
+
+    inputs: list[Input]
+    reduce: Any  # from a table with all rows of some sets to results; None: the functions give the results
+    output: str
+    manifest: dict[str, Any]  # identifies the job, and is stored with its output
+    middle: Any  # schema of the tables before `reduce`
+    result: Any  # and after it
+    overwrite: bool = False
+    progress: Progress | None = None
+
+
+def predict(
+    model: Any,
+    table: str | Path,
+    output: str | Path,
+    *,
+    by: str | None = None,
+    features: Sequence[str] | None = None,
+    z: Sequence[str] = (),
+    engine: str | Engine = "local",
+    part_size: int = PART,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Predict for all sets of a table of any size, and write the predictions.
+
+    Parameters
+    ----------
+    model : str, Path, estimator or DeepSet
+        A fitted model, or the path or URI of a model folder.
+    table : str or Path
+        Path or URI of a file, of a folder of Parquet files, or of states written by :func:`pool`. The rows of a set
+        may stand anywhere; only models that need all members at once (estimators of members, sorting poolings) want
+        the rows of a set to be neighbours in one file.
+    output : str or Path
+        Path or URI of a file, whose extension gives the format, or of a folder (no extension) for Parquet files.
+    by : str, optional
+        Column that names the set of each row; by default that of the fit.
+    features, z : sequence of str, optional
+        Columns of the members and of the set. By default those of the fit; for a `DeepSet` all other columns.
+    engine : {"local", "ray", "spark"} or Engine, default="local"
+        Where to compute.
+    part_size : int
+        Members of a part, the unit of work that is done again after a crash; at least a row group.
+    overwrite : bool, default=False
+        Replace an existing output.
+    progress : callable, optional
+        Called with the number of members of each finished part.
+
+    Returns
+    -------
+    dict
+        What was written: output, number of sets, seconds.
+    """
+    net, runner = SetModel(model), open_engine(engine)
+    check_target(str(output), overwrite=overwrite)
+    found = states_header(table)
+    if found is not None:
+        header = {"kind": "predictions", "model": model_identity(net.model)}
+        _check_header(header, found, table, ["model"])
+        job = _job([_states_input(table, Decode(model))], None, output, header)
+    else:
+        rows = _Table(net.model, table, by, features, z)
+        direct = Predict(model, *rows.names)
+        if net.mergeable:
+            input = rows.input(Encode(model, *rows.names), part_size)._replace(merge=Merge(model))
+            if input.by is not None and not input.nested:
+                input = input._replace(direct=direct, parts=with_spans(input.parts, input.by))
+            job = _job([input], Chain(Merge(model), Decode(model)), output, rows.header("predictions"), rows.head)
+        else:
+            rows.check_whole()
+            input = rows.input(direct, 1 << 62)._replace(whole=True)
+            job = _job([input], None, output, rows.header("predictions"), rows.head)
+    return _run(runner, job._replace(overwrite=overwrite, progress=progress))
+
+
+def pool(
+    model: Any,
+    table: str | Path,
+    output: str | Path,
+    *,
+    by: str | None = None,
+    features: Sequence[str] | None = None,
+    z: Sequence[str] = (),
+    merge: str | Path | None = None,
+    remove: bool = False,
+    engine: str | Engine = "local",
+    part_size: int = PART,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Write the state of every set of a table, which can be updated with new rows later.
+
+    Parameters
+    ----------
+    model, table, by, features, z, engine, part_size, overwrite, progress
+        As for :func:`predict`. The model must have states that merge.
+    output : str or Path
+        Path or URI of a Parquet file, or of a folder (no extension).
+    merge : str or Path, optional
+        States written before, to which the rows are added.
+    remove : bool, default=False
+        Remove the rows from the states of `merge` instead, for poolings that are sums (sum, mean, sqrt, std).
+
+    Returns
+    -------
+    dict
+        What was written: output, number of sets, seconds.
+    """
+    if Path(output).suffix not in ("", ".parquet", ".pq"):
+        raise ValueError(f"states are written as Parquet, a file or a folder; found {output}.")
+    if remove and merge is None:
+        raise ValueError("remove=True needs merge, the states from which members are removed.")
+    net, runner = SetModel(model), open_engine(engine)
+    check_target(str(output), overwrite=overwrite)
+    rows = _Table(net.model, table, by, features, z)
+    encode, header = Encode(model, *rows.names), rows.header("states")
+    inputs = [rows.input(encode, part_size)._replace(merge=Merge(model))]
+    if merge is not None:
+        old = states_header(merge)
+        if old is None:
+            raise ValueError(f"{merge} does not hold states: wanted an output of pool (`deepsets pool`).")
+        _check_header(header, old, merge, ["by", "features", "z", "model"])
+        inputs.append(_states_input(merge, Cast(encode(rows.head).schema)))
+    job = _job(inputs, Merge(model), output, header, rows.head)
+    if remove:
+        example = encode(rows.head)
+        Remove(model)(example, example)  # poolings that cannot remove raise here
+        inputs[0] = inputs[0]._replace(function=Chain(encode, negate))
+        job = job._replace(reduce=Remove(model), manifest=job.manifest | {"remove": True})
+    return _run(runner, job._replace(overwrite=overwrite, progress=progress))
+
+
+def states_header(table: str | Path) -> dict[str, Any] | None:
+    """Return the description of a table of states, or None for any other table.
+
+    Parameters
+    ----------
+    table : str or Path
+        Path or URI of a file or folder.
+    """
+    found: dict[str, Any] | None = None
+    if Path(table).suffix in (".parquet", ".pq"):
+        system, path = resolve(table)
+        try:
+            text = (arrow().parquet.read_schema(path, filesystem=system).metadata or {}).get(KEY)
+            found = None if text is None else json.loads(text)
+        except (arrow().ArrowException, OSError):
+            return None
+    elif not Path(table).suffix:
+        found = read_manifest(table)
+    return found if found is not None and found["kind"] == "states" else None
+
+
+class _Table:
+    """Rows of sets in files, checked against a model before any work."""
+
+    def __init__(self, model: Any, table: str | Path, by: str | None, features: Any, z: Sequence[str]) -> None:
+        self.model, self.files = model, list_files(table)
+        first, self.file = cut(self.files)[0], None
+        if first.groups is None:
+            self.file = Source(model, [Path(first.file)], by, features=features, z=z).open(0)
+        head = arrow().Table.from_batches([next(batches(first, None, 100, self.file))])
+        source = Rows(head, model, by, features, z)
+        self.by, self.nested = source.columns.by, source.shape.nested
+        self.columns = source.shape.inside(source.columns.all)
+        self.names = (self.by or ROW_NUMBER, source.columns.features, source.columns.z)
+        self.head = head.select(self.columns)
+        if self.by is None:
+            self.head = self.head.add_column(0, ROW_NUMBER, [np.arange(len(head))])
+        for file, footer in zip(self.files, read_footers(self.files), strict=True) if first.groups else ():
+            schema = footer.schema.to_arrow_schema()
+            missing = [name for name in self.columns if name not in schema.names]
+            if missing:
+                raise ValueError(f"{file} has no column {missing[0]!r}, which {first.file} has.")
+            kind = schema.field(self.by).type if self.by and footer.num_rows else None
+            if kind is not None and kind != head.schema.field(self.by).type:
+                raise ValueError(
+                    f"column {self.by!r} holds {kind} in {file} and {head.schema.field(self.by).type} in {first.file}: "
+                    "names of sets must be of one type."
+                )
+
+    def check_whole(self) -> None:
+        """Raise a ValueError if the rows of a set are not neighbours in one file."""
+        if self.by is None or self.nested:
+            return
+        compute, runs = arrow().compute, []
+        for part in cut(self.files, 1 << 62):
+            last: Any = None
+            for batch in batches(part, [self.by], file=self.file):
+                names = batch.column(0)
+                starts = compute.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False)
+                runs.append(names.filter(arrow().array(np.concatenate([[names[0] != last], starts]))))
+                last = names[-1]
+        counts = arrow().chunked_array(runs).value_counts()
+        twice = compute.index(compute.greater(counts.field("counts"), 1), True).as_py()
+        if twice >= 0:
+            raise ValueError(
+                f"the rows of set {counts.field('values')[twice].as_py()!r} are not neighbours in one file: this model "
+                f"needs all members of a set at once. Sort the table by {self.by!r} first."
+            )
+
+    def header(self, kind: str) -> dict[str, Any]:
+        by, features, z = self.names
+        return {"kind": kind, "by": by, "features": features, "z": z, "model": model_identity(self.model)}
+
+    def input(self, function: Any, part_size: int) -> Input:
+        return Input(cut(self.files, part_size), self.columns, function, self.by, self.nested, file=self.file)
+
+
+def _states_input(table: str | Path, function: Any) -> Input:
+    parts = cut(list_files(table), 1 << 15, lambda group: group.num_rows)
+    names = next(batches(parts[0], None, 1)).schema.names
+    return Input(parts, names, function, names[0])
+
+
+def _job(inputs: list[Input], reduce: Any, output: str | Path, header: dict[str, Any], head: Any = None) -> Job:
+    """A job, with the schemas of its tables found by running it on the first rows."""
+    if head is None:
+        head = arrow().Table.from_batches([next(batches(inputs[0].parts[0], inputs[0].columns, 100))])
+    middle = inputs[0].function(head)
+    result = middle if reduce is None else reduce(middle)
+    parts = [[part.file, part.groups] for input in inputs for part in input.parts]
+    stamps = file_stamps(list(dict.fromkeys(file for file, _ in parts)))
+    manifest = header | {"format": 3, "tables": stamps, "parts": zlib.crc32(json.dumps(parts).encode())}
+    schema = result.schema.with_metadata({KEY: json.dumps(header)})
+    return Job(inputs, reduce, str(output), manifest, middle.schema, schema)
+
+
+def _check_header(wanted: dict[str, Any], found: dict[str, Any], path: str | Path, names: list[str]) -> None:
+    for name in names:
+        if found[name] != wanted[name]:
+            if name == "model":
+                raise ValueError(f"{path} was pooled with another model: its states do not fit this one.")
+            raise ValueError(f"{path} was pooled with {name} {found[name]!r}, found {wanted[name]!r} here.")
+
+
+def _run(runner: Any, job: Job) -> dict[str, Any]:
+    start = time.perf_counter()
+    facts = runner.run(job)
+    return {"output": job.output, **facts, "seconds": round(time.perf_counter() - start, 3)}
