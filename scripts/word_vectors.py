@@ -47,9 +47,9 @@ def read_phrases(path: Path, words: list[str]) -> list[str]:
     return [phrase for _, phrase in sorted(found.values())]
 
 
-def lloyd(values: np.ndarray, count: int, rounds: int = 60) -> np.ndarray:
+def lloyd(values: np.ndarray, count: int, rounds: int = 100) -> np.ndarray:
     """Levels that minimise the squared error of rounding."""
-    levels = np.quantile(values, (np.arange(count) + 0.5) / count)
+    levels = np.linspace(*np.quantile(values, [0.001, 0.999]), count)
     for _ in range(rounds):
         nearest = np.searchsorted((levels[1:] + levels[:-1]) / 2, values)
         levels = np.bincount(nearest, values, count) / np.maximum(np.bincount(nearest, minlength=count), 1)

@@ -50,12 +50,9 @@ class _Words(BaseExpander):
 
     def _names_of_concepts(self, members: np.ndarray) -> list[int]:
         """Words that name what the members are, such as "cheese" for cheddar and brie, and are no such thing."""
-        if len(members) < 2:
-            return []
         held = np.asarray(self.data.members[:, members].sum(1)).ravel()
-        common = np.flatnonzero(held >= max(2, len(members) / 2))
-        inside = set(self.data.members[common].indices.tolist())
-        found = {self._vocabulary.find(self.data.names[t]) for t in common} - {None}
+        inside = set(self.data.members[np.flatnonzero(held >= min(2, len(members)))].indices.tolist())
+        found = {self._vocabulary.find(self.data.names[t]) for t in np.flatnonzero(held)} - {None}
         return [int(self.data.stems[i]) for i in found - inside]
 
     def _common_sets(self, members: np.ndarray, element: int) -> list[str]:
