@@ -78,7 +78,8 @@ def parse_list(X: Any) -> Members:
     if isinstance(X, np.ndarray) and X.dtype != object:
         if X.dtype.kind == "c":
             raise ValueError(
-                "Complex data not supported: X holds complex numbers. Give the real and the imaginary part as two features."
+                "Complex data not supported: X holds complex numbers. "
+                "Give the real and the imaginary part as two features."
             )
         if X.ndim != 3:
             raise ValueError(
@@ -126,7 +127,8 @@ def _parse_arrays(X: list[Any]) -> Members:
                 ) from None
         if np.iscomplexobj(members):
             raise ValueError(
-                f"Complex data not supported: set {b} holds complex numbers. Give the real and the imaginary part as two features."
+                f"Complex data not supported: set {b} holds complex numbers. "
+                "Give the real and the imaginary part as two features."
             )
         arrays.append(members.detach().double().cpu() if isinstance(members, torch.Tensor) else members)
     values, offsets = flatten_arrays(arrays)

@@ -87,7 +87,9 @@ def test_unknown_words_are_skipped_with_a_note_and_suggestions():
 def test_usage_errors(tmp_path):
     assert "at least one word" in " ".join(run("expand", code=2).replace("│", "").split())
     assert "is none of blend" in run("expand", "lion", "--method", "magic", code=2)
-    assert "a model has its method" in run("expand", "lion", "--method", "deep-sets", "--model", tmp_path, code=2)
+    assert "a model folder has its own method" in run(
+        "expand", "lion", "--method", "deep-sets", "--model", tmp_path, code=2
+    )
     assert "does not exist" in run("expand", "lion", "--model", tmp_path / "none", code=1)
     run("expand", "lion", "-k", 0, code=2)
 
