@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from typing import Any
 from ..io import arrow
 from ..io.storage import open_output, parquet_writer
 from .jobs import Input, Job
-from .staging import BUCKET, OfBucket, ToBuckets, count_rows, staged
+from .staging import BUCKET, OfBucket, ToBuckets, count_rows, staged, user_error
 
 
 class Spark:
@@ -78,10 +77,7 @@ class Spark:
         try:
             yield spark
         except PythonException as error:
-            messages = re.findall(r"(?:ValueError|TableError): (.+)", str(error))
-            if not messages:
-                raise
-            raise ValueError(messages[-1]) from None  # an error in the tables: its message, without the trace
+            raise user_error(error) from None
         finally:
             if active is None:
                 spark.stop()

@@ -67,13 +67,13 @@ def test_whole_sets_and_errors(two_nodes, tmp_path):
     found, wanted = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("ray", "local"))
     columns = ["box", "member"]
     pd.testing.assert_frame_equal(found.sort_values(columns, ignore_index=True), wanted, rtol=1e-5)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ValueError, match=r"engines ray and spark read Parquet; found .*t.csv"):
+        distributed.pool(model("sum"), tmp_path / "t.csv", tmp_path / "b.parquet", by="box", engine=RAY)
     frame.loc[80, "x1"] = float("nan")
     with pytest.raises(ValueError, match=r"the first is 'x1' of set"):  # the message, without the trace of the cluster
         bad = shards(frame, tmp_path / "bad", [30])
         distributed.pool(model("sum"), bad, tmp_path / "b.parquet", by="box", engine=RAY)
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    with pytest.raises(ValueError, match=r"engines ray and spark read Parquet; found .*t.csv"):
-        distributed.pool(model("sum"), tmp_path / "t.csv", tmp_path / "b.parquet", by="box", engine=RAY)
 
 
 def test_a_killed_worker_and_a_lost_machine(two_nodes, tmp_path):
