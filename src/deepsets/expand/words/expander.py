@@ -22,6 +22,7 @@ WORD_METHODS = ("blend", "bayesian-sets", "nearest-vectors", "deep-sets")
 class _Words(BaseExpander):
     """What the expanders of words share: the vocabulary, and elements that are no useful answers."""
 
+    odd_shares = (0.01, 0.003)  # most words have nothing to do with a query
     data: WordData
 
     def filter_scores(self, members: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -76,8 +77,8 @@ class WordExpander(_Words):
     >>> expander = WordExpander()
     >>> sorted(found.element for found in expander.expand("monday, tuesday", k=5))
     ['Friday', 'Saturday', 'Sunday', 'Thursday', 'Wednesday']
-    >>> expander.explain(["cheddar", "brie"], "gouda").sets
-    ['cheese']
+    >>> expander.explain(["lion", "tiger"], "leopard").sets[0]
+    'big cat'
 
     """
 
@@ -155,8 +156,8 @@ def word_expander(method: str = "blend") -> BaseExpander:
 
     Examples
     --------
-    >>> [found.element for found in word_expander().expand(["lion", "tiger", "leopard"], k=2)]
-    ['cheetah', 'panther']
+    >>> [found.element for found in word_expander().expand(["violin", "cello"], k=2)]
+    ['piano', 'viola']
 
     """
     if method not in WORD_METHODS:
