@@ -45,7 +45,10 @@ def run() -> list[dict[str, object]]:
     x, z, photometric, names = load_splus()
     clusters = np.unique(names, return_inverse=True)[1]
     rows: list[dict[str, object]] = []
-    for method, groups in (("MemberRegressor()", clusters), ("the same, each galaxy a set of its own", np.arange(len(z)))):
+    for method, groups in (
+        ("MemberRegressor()", clusters),
+        ("the same, each galaxy a set of its own", np.arange(len(z))),
+    ):
         start = time.perf_counter()
         values = [scatter(z, predict(x, z, groups, clusters, seed)) for seed in SEEDS]
         seconds = (time.perf_counter() - start) / (10 * len(values))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,11 +17,15 @@ from .output import progress, show_json
 def expand(
     words: Annotated[list[str] | None, typer.Argument(help='Members of a set; "grand piano" or grand_piano.')] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many to find.")] = 10,
-    model: Annotated[str | None, typer.Option(help="A folder of `fit --task expansion` (default: WordNet).")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A folder of `fit --task expansion` (default: English words).")
+    ] = None,
     method: Annotated[
-        str | None, typer.Option(help="bayesian-sets, deep-sets or nearest-vectors, without --model.")
+        str | None, typer.Option(help="blend, bayesian-sets, nearest-vectors or deep-sets, without --model.")
     ] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Never returned; may be given several times.")] = None,
+    not_like: Annotated[list[str] | None, typer.Option(help="A negative example; may be given several times.")] = None,
+    why: Annotated[bool, typer.Option("--why", help="Show which words each answer goes with.")] = False,
     fits: Annotated[bool, typer.Option("--fits", help="Show how well each word fits the others.")] = False,
     file: Annotated[Path | None, typer.Option("--from", help="A text file with more words, one per line.")] = None,
     candidates: Annotated[
@@ -36,14 +39,14 @@ def expand(
 ) -> None:
     """Find more elements of the set that a few words belong to.
 
-    Without a model the words are English nouns of concepts that come with the library. Case does not matter. With
-    --candidates, names and features of candidates are read from files, which may be larger than memory; the model must
-    be one that scores features.
+    Without a model the words are English words and phrases that come with the library. Case does not matter; words that
+    are not known are skipped and named. With --candidates, names and features of candidates are read from files, which
+    may be larger than memory; the model must be one that scores features.
 
     \b
     Examples:
       deepsets expand lion tiger leopard
-      deepsets expand violin cello "grand piano" -k 5 --exclude guitar
+      deepsets expand violin, cello, grand piano -k 5 --exclude guitar
       deepsets expand --model baskets/ milk bread
       deepsets expand lion tiger hammer --fits
       deepsets expand --model songs/ s17 s23 --candidates shards/ --element song
@@ -69,23 +72,32 @@ def expand(
         raise typer.BadParameter("it needs --candidates.", param_hint="--element" if element else "--engine")
     from ..expand import odd_member
 
-    expander = _expander(model, method, quiet=as_json)
-    query = _spelled(expander, query)
-    found = expander.expand(query, k, exclude=_spelled(expander, exclude or []))
-    query = [element for element in query if expander.find(element) is not None]  # unknown ones are noted
-    members = _members(expander, query) if fits and len(query) > 1 else []
-    place = odd_member(expander, query)
-    odd = None if place is None else query[place]
+    expander = _expander(model, method)
+    known, unknown = expander.parse(query)
+    lists = {"exclude": expander.parse(exclude or []), "not-like": expander.parse(not_like or [])}
+    skipped = [*unknown, *(one for parsed in lists.values() for one in parsed.unknown)]
+    if skipped and known:
+        typer.echo(f"Note: skipped unknown words: {'; '.join(map(str, skipped))}", err=True)
+    found = expander.expand(known or query, k, exclude=lists["exclude"].members, not_like=lists["not-like"].members)
+    members = expander.relative_fits(known) if fits and len(known) > 1 else []
+    place = odd_member(expander, known)
+    odd = None if place is None else known[place]
+    reasons = {c.element: expander.explain(known, c.element) for c in found} if why else {}
     if as_json:
-        answer: dict[str, Any] = {"query": query, "answers": [candidate._asdict() for candidate in found], "odd": odd}
-        show_json(answer | ({"fits": members} if fits else {}))
+        answers: list[dict[str, Any]] = [candidate._asdict() for candidate in found]
+        for answer in answers if why else []:
+            reason = reasons[answer["element"]]
+            answer["members"], answer["sets"] = [m._asdict() for m in reason.members], reason.sets
+        named = [{"element": u.element, "suggestions": u.suggestions} for u in skipped]
+        result: dict[str, Any] = {"query": known, "unknown": named, "answers": answers, "odd": odd}
+        show_json(result | ({"fits": [{"element": m.element, "fit": m.score} for m in members]} if fits else {}))
         return
-    scores = expander.score(query)
-    least = float(np.median(scores[np.isfinite(scores)]))  # the score of an unrelated element
-    _table([(c.element, c.score) for c in found], least)
+    scores = expander.score(known)
+    least = min(float(np.median(scores[np.isfinite(scores)])), *(c.score for c in found))  # an unrelated element
+    _table([(c.element, c.score, _reason(reasons.get(c.element))) for c in found], least)
     if members:
         typer.echo("\nHow well each fits the others, from 0 (unrelated) to 1 (best):")
-        _table([(m["element"], m["fit"]) for m in members], 0.0, 1.0)
+        _table([(m.element, m.score, "") for m in members], 0.0, 1.0)
     if odd is not None:
         typer.echo(f"\n{odd} does not seem to belong to the others.")
 
@@ -108,17 +120,23 @@ def _from_files(
     if as_json:
         show_json({"query": query, "answers": [candidate._asdict() for candidate in found]})
     else:
-        _table([(c.element, c.score) for c in found], min(c.score for c in found))
+        _table([(c.element, c.score, "") for c in found], min(c.score for c in found))
 
 
-def _expander(model: str | None, method: str | None, quiet: bool) -> Any:
+def _reason(reason: Any) -> str:
+    if reason is None:
+        return ""
+    return ", ".join(str(m.element) for m in reason.members[:3]) + (f" ({reason.sets[0]})" if reason.sets else "")
+
+
+def _expander(model: str | None, method: str | None) -> Any:
     from ..expand import BaseExpander
-    from ..expand.concepts import METHODS, concept_expander
+    from ..expand.words import WORD_METHODS, word_expander
 
     if model is None:
-        if method is not None and method not in METHODS:
-            raise typer.BadParameter(f"{method!r} is none of {', '.join(METHODS)}.", param_hint="--method")
-        return concept_expander(method or METHODS[0], verbose=sys.stderr.isatty() and not quiet)
+        if method is not None and method not in WORD_METHODS:
+            raise typer.BadParameter(f"{method!r} is none of {', '.join(WORD_METHODS)}.", param_hint="--method")
+        return word_expander(method or WORD_METHODS[0])
     from ..io import load
 
     expander = load(model)
@@ -131,42 +149,21 @@ def _expander(model: str | None, method: str | None, quiet: bool) -> Any:
     return expander
 
 
-def _spelled(expander: Any, words: list[str]) -> list[Any]:
-    """Words as typed to elements of the vocabulary; words that are not known stay as they are."""
-    places = [(word, expander.find(word)) for word in words]
-    return list(dict.fromkeys(word if i is None else expander.vocabulary_[i] for word, i in places))
-
-
 def _lines(file: Path) -> list[str]:
     lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
     return [line for line in lines if line]
 
 
-def _members(expander: Any, query: list[Any]) -> list[dict[str, Any]]:
-    """The score of each member given the others, and its share between an unrelated element (0) and the best (1)."""
-    place = {element: i for i, element in enumerate(expander.vocabulary_)}
-    ids = [place[element] for element in query]
-    scores = expander.scores([[other for other in query if other != element] for element in query])
-    own = scores[range(len(ids)), ids]
-    out = []
-    for row, score, fits, element in zip(np.delete(scores, ids, axis=1), own, expander.fits(query), query, strict=True):
-        others = row[np.isfinite(row)]
-        usual, best = (np.median(others), max(others.max(), score)) if len(others) else (score, score)
-        share = (score - usual) / (best - usual) if np.isfinite(score) and best > usual else 0.0
-        out.append({"element": element, "score": float(fits), "fit": float(max(share, 0.0))})
-    return out
-
-
-def _table(rows: list[tuple[Any, float]], least: float, most: float = -np.inf) -> None:
-    """Print element, bar and score; the bar is empty at `least`, and full at `most` or at the best score if higher."""
+def _table(rows: list[tuple[Any, float, str]], least: float, most: float = -np.inf) -> None:
+    """Element, bar and score; the bar is empty at `least`, and full at `most` or, where that is more, at the best."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    span = max(most, least, *(score for _, score in rows)) - least
+    span = max(most, least, *(score for _, score, _ in rows)) - least
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for element, score in rows:
+    for element, score, reason in rows:
         length = 20 * (score - least) / span if span > 0 and np.isfinite(score) else 0.0
         bar = "█" * int(max(length, 0)) + ("▌" if max(length, 0) % 1 >= 0.5 else "")
-        table.add_row(Text(str(element), style="bold"), Text(bar, style="cyan"), f"{score:.3g}")
+        table.add_row(Text(str(element), style="bold"), Text(bar, style="cyan"), f"{score:.3g}", Text(reason))
     Console().print(table)

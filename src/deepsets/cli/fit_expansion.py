@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -33,11 +32,12 @@ def fit_expansion(
         As on the command line.
     """
     from .. import io
-    from ..expand.concepts import METHODS, fit_expander
+    from ..expand import METHODS, Expander
 
-    if method is not None and method not in METHODS:
-        raise typer.BadParameter(f"{method!r} is none of {', '.join(METHODS)}.", param_hint="--method")
-    method = method or METHODS[0]
+    methods = ("blend", *METHODS[:-1])  # the last one is for items with features
+    if method is not None and method not in methods:
+        raise typer.BadParameter(f"{method!r} is none of {', '.join(methods)}.", param_hint="--method")
+    method = method or methods[0]
     column, sets = read_elements(table, by, element)
     sizes = np.array([len(members) for members in sets])
     schema = {
@@ -53,8 +53,7 @@ def fit_expansion(
     if not as_json:
         show(schema, "Schema")
     start = time.perf_counter()
-    verbose = sys.stderr.isatty() and not as_json
-    expander = fit_expander(sets, method, epochs=epochs, seed=seed, verbose=verbose)
+    expander = Expander(None if method == "blend" else (method,), epochs=epochs, random_state=seed).fit(sets)
     io.save(expander, output, overwrite)
     result = {"model": str(output), "seconds": round(time.perf_counter() - start, 3)}
     show_result((schema if as_json else {}) | result, "\nFitted", as_json)
@@ -91,7 +90,10 @@ def read_elements(path: Path, by: str | None, element: str | None) -> tuple[str,
     if table.num_rows == 0:
         raise TableError(f"{path} has no rows, so there are no sets.")
     place = table.column_names.index(name)
-    return name, to_sets(table.set_column(place, name, _text(table[name])), shape, columns).X
+    sets = to_sets(table.set_column(place, name, _text(table[name])), shape, columns).X
+    if not isinstance(sets, list):
+        raise TableError(f"column {name!r} has missing elements: drop these rows first.")
+    return name, sets
 
 
 def _text(column: Any) -> Any:

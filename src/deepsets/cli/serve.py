@@ -15,7 +15,9 @@ from .errors import user_errors
 
 @user_errors
 def serve(
-    models: Annotated[list[Path] | None, typer.Argument(help="Model folders (default: the built-in concepts).")] = None,
+    models: Annotated[
+        list[Path] | None, typer.Argument(help="Model folders (default: the English words that come with the library).")
+    ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; other than this machine needs a token.")
     ] = "127.0.0.1",
@@ -48,12 +50,7 @@ def serve(
     token = _token(token_file)
     server.check_address(host, token)
     limits = server.Limits(body=max_body, elements=max_elements, k=max_k, queue=queue, timeout=timeout)
-    watched = sys.stderr.isatty()  # otherwise standard error holds only lines of JSON
-    if watched and not models:
-        typer.echo(
-            "Loading the concepts; at the first start Deep Sets is trained on them, about half a minute …", err=True
-        )
-    found = server.load(models) if models else server.concepts(verbose=watched)
+    found = server.load(models) if models else server.words()
     handler = server.BackgroundHandler(sys.stderr)
     handler.setFormatter(server.JsonFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)

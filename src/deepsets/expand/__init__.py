@@ -4,7 +4,9 @@ from .base import BaseExpander
 from .bayesian import BayesianSets
 from .blended import BlendedExpander
 from .cooccurrence import EASE, ItemItem, Popularity, RandomExpander
+from .expander import Expander
 from .learned import SetExpander
+from .methods import METHODS, new_method
 from .metrics import evaluate
 from .ranking import Candidate, Explanation, odd_member, top_k
 from .vectors import NearestVectors, set_vectors
@@ -12,10 +14,12 @@ from .vocabulary import ParsedQuery, UnknownElement, UnknownElementWarning, Voca
 
 __all__ = [
     "EASE",
+    "METHODS",
     "BaseExpander",
     "BayesianSets",
     "BlendedExpander",
     "Candidate",
+    "Expander",
     "Explanation",
     "ItemItem",
     "NearestVectors",
@@ -27,6 +31,7 @@ __all__ = [
     "UnknownElementWarning",
     "Vocabulary",
     "evaluate",
+    "new_method",
     "odd_member",
     "set_vectors",
     "top_k",

@@ -10,7 +10,7 @@ import numpy as np
 from ..sets import Sets
 from .input import is_rows, read_items, read_sets, read_z
 from .lookup import ElementLookup, Members
-from .ranking import Candidate, Explanation, relative, top_k
+from .ranking import Candidate, Explanation, less_like, relative, top_k
 from .vocabulary import Vocabulary
 
 
@@ -171,6 +171,8 @@ class BaseExpander(ElementLookup):
                 f"no candidate is left: the query and `exclude` hold all {len(allowed)} elements of the vocabulary."
             )
         scores = self._against(self._all([members], self._z(z, 1))[0], not_like, z)
+        if members.ndim == 1:
+            scores = self.filter_scores(members, scores)
         return [Candidate(self.vocabulary_[i], float(scores[i])) for i in top_k(scores, k, allowed)]
 
     def score(self, query: Any, candidates: Any = None, z: Any = None) -> np.ndarray:
@@ -250,6 +252,19 @@ class BaseExpander(ElementLookup):
         found = self._member_fits(others, members, None if context is None else np.repeat(context, n, 0))
         return found if given is None else found[np.searchsorted(members, given)]
 
+    def relative_fits(self, query: Any, z: Any = None) -> list[Candidate]:
+        """Return each member with its score against the others, from 0 (median of the vocabulary) to 1 (the best)."""
+        ids = self.ids(query)
+        context = self._z(z, 1)
+        others = [np.unique(ids[ids != i]) for i in ids]
+        rows = self._all(others, None if context is None else np.repeat(context, len(ids), 0))
+        fits = [relative(np.delete(row, ids), float(row[i])) for i, row in zip(ids, rows, strict=True)]
+        return [Candidate(self.vocabulary_[i], fit) for i, fit in zip(ids, fits, strict=True)]
+
+    def filter_scores(self, members: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """Set elements that are no useful answers to -inf, given the ids of the query and all scores, (V,) -> (V,)."""
+        return scores
+
     def explain(self, query: Any, element: Any, z: Any = None) -> Explanation:
         """Tell which members of the query an element goes with.
 
@@ -287,16 +302,10 @@ class BaseExpander(ElementLookup):
         return self._score_rows(queries, np.arange(len(self.vocabulary_)), z)
 
     def _against(self, scores: np.ndarray, not_like: Any, z: Any) -> np.ndarray:
-        """Scores in standard deviations, less those of the negative examples where these are above the mean."""
         if is_rows(not_like):
             negative: Members = self._rows(not_like, "`not_like`")
         else:
             negative = self._known(not_like, "`not_like`", warn=False)
         if not negative.shape[0]:
             return scores
-        return _standard(scores) - np.maximum(_standard(self._all([negative], self._z(z, 1))[0]), 0)
-
-
-def _standard(scores: np.ndarray) -> np.ndarray:
-    finite = scores[np.isfinite(scores)]
-    return (scores - finite.mean()) / (finite.std() or 1.0) if len(finite) else scores
+        return less_like(scores, self._all([negative], self._z(z, 1))[0])

@@ -2,10 +2,10 @@
 
 from .app import create_app
 from .limits import Limits, RequestError
-from .models import Served, concepts, load, served
+from .models import Served, load, served, words
 from .server import BackgroundHandler, JsonFormatter, check_address, serve
 
 __all__ = [
-    "BackgroundHandler", "JsonFormatter", "Limits", "RequestError", "Served", "check_address", "concepts",
-    "create_app", "load", "serve", "served",
+    "BackgroundHandler", "JsonFormatter", "Limits", "RequestError", "Served", "check_address", "create_app",
+    "load", "serve", "served", "words",
 ]  # fmt: skip

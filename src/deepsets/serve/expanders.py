@@ -117,6 +117,7 @@ class ServedExpander(Served):
     def _best(self, row: np.ndarray, query: ExpansionQuery) -> list[dict[str, Any]]:
         """Like `expand` of the model; the exact choice is made among the few elements that can be in it."""
         assert query.k is not None
+        row = self.model.filter_scores(self.model.ids(query.members), row)
         taken = np.array(sorted({self._position[element] for element in (*query.members, *query.exclude)}))
         near = _largest(row, query.k + len(taken))
         left = np.ones(len(near), dtype=bool)

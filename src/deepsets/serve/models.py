@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from .limits import Limits
 
 EXAMPLES = "examples.json"  # in a model folder: sets the page begins with
-_CONCEPTS = [
+_EXAMPLES = [
     ["lion", "tiger", "leopard"],
     ["violin", "cello", "guitar"],
     ["oak", "elm", "birch"],
@@ -131,19 +131,20 @@ def load(folders: Iterable[Path]) -> list[Served]:
     return list(out.values())
 
 
-def concepts(verbose: bool = False) -> list[Served]:
-    """The expanders that come with the package: three methods on the same English nouns.
+def words() -> list[Served]:
+    """Wrap the expanders of English words that come with the package: the blend first, then its methods.
 
-    Deep Sets is trained when it is first used on a machine, and kept in the user's cache; verbose: with a bar.
+    Returns
+    -------
+    list of Served
+        The models.
     """
-    from ..expand.concepts import METHODS, concept_expander, concept_sets
+    from ..expand.words import WORD_METHODS, word_data, word_expander
 
-    known = set(concept_sets().words)
-    examples = [members for members in _CONCEPTS if known.issuperset(members)]
-    about = f"over {len(known):,} English nouns, in {len(concept_sets().sets):,} concepts of WordNet"
+    about = f"over {len(word_data().words):,} English words and phrases"
     return [
-        served(method, concept_expander(method, verbose), examples, f"{method.replace('-', ' ').title()} {about}")
-        for method in METHODS
+        served(method, word_expander(method), _EXAMPLES, f"{method.replace('-', ' ').title()} {about}")
+        for method in WORD_METHODS
     ]
 
 
