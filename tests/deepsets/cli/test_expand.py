@@ -70,7 +70,7 @@ def test_an_odd_member_is_named_only_where_it_is_clear():
     assert min(found["fits"], key=lambda m: m["fit"])["element"] == "hammer"
     for words in (["lion", "tiger", "leopard"], ["lion", "hammer"], ["lion", "hammer", "physics"], ["lion"]):
         assert json.loads(run("expand", *words, "--json"))["odd"] is None
-    assert "How well each goes with the others" in run("expand", "lion", "tiger", "--fits")
+    assert "How well each fits the others" in run("expand", "lion", "tiger", "--fits")
 
 
 def test_unknown_words_are_named_with_near_spellings():
