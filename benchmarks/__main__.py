@@ -14,8 +14,8 @@ QUICK = ("pooling", "heavy_tail", "point_clouds", "scorer", "startup", "memory")
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    also = "expansion (7 GB), serving (12 minutes), and minutes each: optimizers, scale_large_set, scale_exact, "
-    also += "scale_workers, scale_loop, scale_crash, scale_growth, scale_candidates (8 GB of disk)"
+    also = "expansion (7 GB), serving (12 minutes), and minutes each: optimizers; "
+    also += "benchmarks.scaling, scaling_growth and scaling_faults are run by themselves: python -m benchmarks.scaling"
     parser.add_argument("names", nargs="*", default=QUICK, help=f"of {', '.join(QUICK)}; also {also}")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()

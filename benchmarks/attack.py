@@ -392,12 +392,11 @@ def _kill_save(folder: Path, seed: int) -> str | None:
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(folder / "model", target)
     command = [sys.executable, "-c", _SAVER, str(folder / "model"), str(target)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    process.stdout.readline()
-    time.sleep(random.Random(seed).random() * 0.3)
-    process.kill()
-    process.wait()
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(random.Random(seed).random() * 0.3)
+        process.kill()
     try:
         deepsets.save(deepsets.load(target), target, overwrite=True)
     except Exception as error:

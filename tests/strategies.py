@@ -7,15 +7,15 @@ from torch import Tensor
 from deepsets import Sets
 
 DTYPES = (torch.float32, torch.float64)
-TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}  # relative to the largest number of the wanted answer
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}  # relative to the largest expected number
 
 
-def assert_near(found: Tensor, wanted: Tensor, factor: float = 1.0) -> None:
-    """Equal up to rounding: the tolerance of the dtype found, relative to the largest number wanted, or to 1."""
-    found, wanted = found.detach(), wanted.detach()
-    scale = max(1.0, float(wanted.abs().max())) if wanted.numel() else 1.0
+def assert_near(found: Tensor, expected: Tensor, factor: float = 1.0) -> None:
+    """Equal up to rounding: the tolerance of the dtype found, relative to the largest number expected, or to 1."""
+    found, expected = found.detach(), expected.detach()
+    scale = max(1.0, float(expected.abs().max())) if expected.numel() else 1.0
     atol = factor * TOLERANCE[found.dtype] * scale
-    torch.testing.assert_close(found, wanted.to(found.dtype), rtol=0, atol=atol)
+    torch.testing.assert_close(found, expected.to(found.dtype), rtol=0, atol=atol)
 
 
 # Half of the sets hold up to two members; a few hold forty.

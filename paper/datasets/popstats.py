@@ -1,4 +1,4 @@
-"""Population statistics: samples of Gaussians, and the entropy or mutual information to be learnt (section 4.1.1)."""
+"""Population statistics: samples of Gaussians, and the entropy or mutual information to be learned (section 4.1.1)."""
 
 from __future__ import annotations
 

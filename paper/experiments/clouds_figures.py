@@ -115,11 +115,11 @@ def critical(records: Sequence[Record]) -> Figure:
 
 
 def _data(records: Sequence[Record], figure: Figure) -> Clouds | None:
-    """The clouds again; where they are not at hand the figure says so."""
+    """The clouds again; where they are not available the figure says so."""
     try:
         return clouds(records[0].full, 1000)
     except FileNotFoundError:
-        figure.text(0.5, 0.5, "The clouds are not at hand: see $DEEPSETS_DATA.", ha="center")
+        figure.text(0.5, 0.5, "The clouds are not available: see $DEEPSETS_DATA.", ha="center")
         return None
 
 

@@ -36,7 +36,7 @@ class LogCharacteristic(nn.Module):
 
 
 class SumDistribution(nn.Module):
-    """The way back: from sums of log-characteristic functions, (B, 2 (K//2 + 1)), to probabilities of sums, (B, K).
+    """The inverse: from sums of log-characteristic functions, (B, 2 (K//2 + 1)), to probabilities of sums, (B, K).
 
     >>> model = sum_model(nn.Identity(), most=18)
     >>> from deepsets import Sets

@@ -22,7 +22,7 @@ def published(side: int) -> SetSequential:
 
 
 def pooled(side: int, size: int = 16) -> DeepSet:
-    """The paper's baseline: the set is pooled after the convolutions, so places cannot be told apart; (B, size)."""
+    """The paper's baseline: the set is pooled after the convolutions, so places cannot be distinguished; (B, size)."""
     convolutions, width = _published_convolutions(side)
     rho = mlp(width, 256, 128, size, activation=nn.ELU, dropout=0.5)
     return DeepSet(convolutions, rho, pool="mean")

@@ -195,7 +195,7 @@ def figure(records: Sequence[Record]) -> Figure:
     return drawing
 
 
-def _pictures(full: bool):  # type: ignore[no-untyped-def]  # (U, H, W[, 3]), or None where the images are not at hand
+def _pictures(full: bool):  # type: ignore[no-untyped-def]  # (U, H, W[, 3]), or None where the images are not available
     try:
         found = images(full, "test").images
     except FileNotFoundError:
@@ -218,7 +218,7 @@ def _reductions(full: bool) -> list[str]:
         "the first 10,000 images of CelebA in place of 202,599: 8,500 for training, 1,500 for testing; who is on them "
         "is not known, so one person may be on both sides",
         f"faces of {SIDE} x {SIDE} pixels in place of 64 x 64, so the last of the paper's poolings has nothing to do",
-        "sets are drawn anew at every step, in place of 18,000 fixed sets, from a pool of 128 images in turn and 16 "
+        "new sets are drawn at every step, in place of 18,000 fixed sets, from a pool of 128 images in turn and 16 "
         "for each of 8 pairs of attributes that at least 1 % of the images share",
         "10,000 test sets from all pairs that 15 of the 1,500 test images share",
         "faces are mirrored, moved and recoloured a little at every step, for all methods; ours sees them with 32 x 32 "

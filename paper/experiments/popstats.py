@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch import nn as tnn
 
-from deepsets.estimators.sdm import SupportDistributionMachine
+from deepsets.estimators import SupportDistributionMachine
 from deepsets.sets import Sets
 from deepsets.train import Batch, train
 

@@ -31,7 +31,7 @@ FITS = "redmapper_dr8_public_v6.3_members.fits"
 
 
 def galaxies(part: str, full: bool) -> Galaxies:
-    """The catalogue of a part; cluster numbers from 0, rows sorted by them."""
+    """Load the catalogue of a part; cluster numbers from 0, rows sorted by them."""
     if part == "splus":
         found = load_splus(mates=True)
     elif part == "redmapper":
@@ -44,7 +44,7 @@ def galaxies(part: str, full: bool) -> Galaxies:
 
 
 def folds(part: str, about: Galaxies, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Train and test rows; a cluster is never cut. S-PLUS: 10 folds. The large catalogues: 90 % and 10 %."""
+    """Return train and test rows; clusters are never split. S-PLUS: 10 folds. The large catalogues: 90 % and 10 %."""
     if part == "splus":
         splitter = GroupKFold(10, shuffle=True, random_state=seed)
     else:
@@ -56,7 +56,7 @@ Predict = Callable[[Trial, str, Galaxies, np.ndarray, np.ndarray], np.ndarray]
 
 
 def method(predict: Predict) -> Callable[[Trial, str], Outcome]:
-    """Predicts every fold and measures the scatter on the galaxies that have a spectrum."""
+    """Return a method that predicts every fold and is scored on the galaxies that have a spectrum."""
 
     def run(trial: Trial, part: str) -> Outcome:
         about = galaxies(part, trial.full)
@@ -76,7 +76,7 @@ def method(predict: Predict) -> Callable[[Trial, str], Outcome]:
 
 
 def measures(part: str, about: Galaxies, found: np.ndarray, known: np.ndarray) -> list[Measure]:
-    """The scatter, its standard error, and by how many standard errors it is below that of the catalogue.
+    """Return the scatter, its standard error, and by how many standard errors it is below that of the catalogue.
 
     Galaxies of a cluster err together, so the errors are those of a mean over clusters, not over galaxies.
     """
@@ -100,7 +100,7 @@ def scatter(z: np.ndarray, found: np.ndarray) -> float:
 
 
 def standard_error(values: np.ndarray, cluster: np.ndarray) -> float:
-    """Of the mean of values (n,), if the clusters (n,), not the values, are drawn independently.
+    """Return the standard error of the mean of values (n,), if clusters, not values, are drawn independently.
 
     >>> standard_error(np.array([1.0, 1.0, 3.0, 3.0]), np.array([0, 0, 1, 1]))  # two draws, 1 and 3
     1.0
@@ -111,7 +111,7 @@ def standard_error(values: np.ndarray, cluster: np.ndarray) -> float:
 
 
 def network(layer: Callable[[int, int], tnn.Module], inputs: int, width: int) -> nn.SetSequential:
-    """Three layers of a width and one of 1, with tanh and a dropout that takes a feature from all members of a set."""
+    """Return three layers of a width and one of 1, with tanh and a dropout of whole features of a set."""
     layers: list[tnn.Module] = []
     for width_in in (inputs, width, width):
         layers += [layer(width_in, width), tnn.Tanh(), nn.SetDropout(0.1)]
@@ -119,7 +119,7 @@ def network(layer: Callable[[int, int], tnn.Module], inputs: int, width: int) ->
 
 
 def published(layer: Callable[[int, int], tnn.Module], width: int) -> Predict:
-    """The networks of the paper: equivariant layers, or as many weights on single galaxies."""
+    """Return the networks of the paper: equivariant layers, or as many weights on single galaxies."""
 
     def predict(trial: Trial, part: str, about: Galaxies, rows: np.ndarray, test: np.ndarray) -> np.ndarray:
         x, z = _standard(about.features, rows), about.z
@@ -131,10 +131,10 @@ def published(layer: Callable[[int, int], tnn.Module], width: int) -> Predict:
             torch.manual_seed(trial.seed)
             model = network(layer, x.shape[1], width)
         steps = {"splus": (150, 16), "generated": (12 if trial.full else 60, 128), "redmapper": (12, 128)}
-        epochs, batch = steps[part]
+        chosen = trial.choose(epochs=steps[part][0], batch_size=steps[part][1], rate=2e-3)
         train(
-            model, _loss, data, epochs=epochs, batch_size=batch, learning_rate=2e-3, seed=trial.seed,
-            checkpoint_dir=trial.folder, progress=False,
+            model, _loss, data, epochs=chosen.epochs, batch_size=chosen.batch_size, learning_rate=chosen.rate,
+            seed=trial.seed, checkpoint_dir=trial.folder, progress=False,
         )  # fmt: skip
         model.eval()
         with torch.no_grad():
@@ -145,16 +145,16 @@ def published(layer: Callable[[int, int], tnn.Module], width: int) -> Predict:
 
 
 def ours(trial: Trial, part: str, about: Galaxies, rows: np.ndarray, test: np.ndarray) -> np.ndarray:
-    """`MemberRegressor`; galaxies without a spectrum are seen by their mates only."""
-    epochs = None if part == "splus" else 8
-    model = MemberRegressor(impute=True, random_state=trial.seed, epochs=epochs, checkpoint_dir=str(trial.folder))
+    """Predict with `MemberRegressor`; galaxies without a spectrum serve as context of the others."""
+    chosen = trial.choose(epochs=None if part == "splus" else 8)
+    model = MemberRegressor(random_state=trial.seed, epochs=chosen.epochs, checkpoint_dir=str(trial.folder))
     lists = [_lists(column[rows], about.cluster[rows]) for column in (about.features, about.z)]
     model.fit(*lists)
     return np.concatenate(model.predict(_lists(about.features[test], about.cluster[test])))
 
 
 def catalogue(trial: Trial, part: str, about: Galaxies, rows: np.ndarray, test: np.ndarray) -> np.ndarray:
-    """The estimate that the catalogue gives itself."""
+    """Return the catalogue's own estimate."""
     return about.catalogue[test]
 
 
@@ -167,7 +167,7 @@ def _loss(model: tnn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def _standard(features: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Centre and unit deviation by the training rows; what is missing is put at the mean."""
+    """Standardise by the training rows; missing values are put at the mean."""
     mean, std = np.nanmean(features[rows], 0), np.nanstd(features[rows], 0) + 1e-9
     return np.nan_to_num((features - mean) / std).clip(-6, 6).astype(np.float32)
 
@@ -183,7 +183,7 @@ def _lists(values: np.ndarray, cluster: np.ndarray) -> list[np.ndarray]:
 
 
 def parts(full: bool) -> list[str]:
-    """S-PLUS and the real catalogue where their files are; the generated one always."""
+    """Return S-PLUS, the generated catalogue, and redMaPPer where its file is."""
     return ["splus", "generated", *["redmapper"] * _real()] if full else ["generated"]
 
 
@@ -192,7 +192,7 @@ def _real() -> bool:
 
 
 def panels(records: Sequence[Record]) -> Figure:
-    """The paper's three panels: sizes of clusters, spectra in a cluster, found against true."""
+    """Draw the paper's three panels: sizes of clusters, spectra per cluster, predicted against true."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 2.8), layout="constrained")
@@ -224,9 +224,9 @@ EXPERIMENT = Experiment(
     ),
     reductions=lambda full: (
         [
-            "S-PLUS: 101 clusters, 1,078 galaxies with a spectrum, 742 set mates without, 12 bands, 10 folds grouped "
+            "S-PLUS: 101 clusters, 1,078 galaxies with a spectrum, 742 members without, 12 bands, 10 folds grouped "
             "by cluster; each seed is another assignment of clusters to folds",
-            *([] if _real() else ["it and a generated catalogue stand in for redMaPPer, which was not at hand"]),
+            *([] if _real() else ["it and a generated catalogue stand in for redMaPPer, which was not available"]),
         ]
         if full
         else ["300 generated clusters in place of 26,111 real ones"]

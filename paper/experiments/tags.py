@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-METHODS = ("FastTag", "Deep Sets", "Ours")
+METHODS = ("FastTag", "Deep Sets", "Deep Sets, smooth loss", "Ours")
 BASELINES = ["Least Sq.", "MBRM", "JEC", "FastTag"]
+DEEP_SETS = ("Deep Sets", "Deep Sets, smooth loss")
+CAPTIONS = [(part, metric) for part in ("coco-tag", "flickr8k") for metric in METRICS]
 
 
 def figure(records: Sequence[Record], kind: str) -> Figure:
@@ -269,26 +271,30 @@ EXPERIMENT = Experiment(
         "The other tags of eight test images": lambda records: figure(records, "retrieved"),
     },
     headlines=[
-        Headline("Corel5K (paper: ESPgame), F1", "corel5k", "f1", paper=36),
-        Headline("Flickr8k-Tag (paper: COCO-Tag), recall@10", "flickr8k", "recall@10", paper=31.4),
-        Headline("Flickr8k-Tag (paper: COCO-Tag), median rank", "flickr8k", "median-rank", paper=28),
+        Headline(f"{label}, {method}", data, metric, paper=value, faithful=method)
+        for label, data, metric, value in (
+            ("Corel5K (paper: ESPgame), F1", "corel5k", "f1", 36),
+            ("Flickr8k-Tag (paper: COCO-Tag), recall@10", "flickr8k", "recall@10", 31.4),
+            ("Flickr8k-Tag (paper: COCO-Tag), median rank", "flickr8k", "median-rank", 28),
+        )
+        for method in DEEP_SETS
     ],
     claims=[
-        Claim(
-            "recall beats that of the best other approach",
-            beats("Deep Sets", BASELINES, [(part, "recall") for part in ("espgame", "corel5k")]),
-        ),
-        Claim(
-            "F1 is comparable to the best approaches (not below FastTag and least squares)",
-            beats("Deep Sets", ["FastTag", "Least Sq."], [(part, "f1") for part in ("espgame", "iaprtc12", "corel5k")]),
-        ),
-        Claim(
-            "Deep Sets clearly outperforms its blind form and nearest word vectors on tags of captions",
-            beats(
-                "Deep Sets",
-                ["Deep Sets (blind)", "w2v NN (blind)"],
-                [(part, metric) for part in ("coco-tag", "flickr8k") for metric in METRICS],
+        claim
+        for method in DEEP_SETS
+        for claim in (
+            Claim(
+                f"recall beats that of the best other approach ({method})",
+                beats(method, BASELINES, [(part, "recall") for part in ("espgame", "corel5k")]),
             ),
-        ),
+            Claim(
+                f"F1 is comparable to the best approaches, not below FastTag and least squares ({method})",
+                beats(method, ["FastTag", "Least Sq."], [(part, "f1") for part in ("espgame", "iaprtc12", "corel5k")]),
+            ),
+            Claim(
+                f"clearly outperforms its blind form and nearest word vectors on tags of captions ({method})",
+                beats(method, [f"{method} (blind)", "w2v NN (blind)"], CAPTIONS),
+            ),
+        )
     ],
 )

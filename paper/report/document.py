@@ -85,7 +85,8 @@ def _document(sections: Sequence[Section], folder: Path, foot: str) -> str:
                 for line in section.headlines
             ],
         ),
-        "## Claims of the paper",
+        "## Claims of the paper\n\nVerdicts compare means over seeds, on the data and at the training budgets of our "
+        "runs: a claim that fails here may hold with the paper's data and budget. The details say what differs.",
         markdown(
             ["experiment", "claim", "verdict", "why"],
             [

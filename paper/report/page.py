@@ -51,7 +51,9 @@ def _claims(sections: Sequence[Section]) -> str:
         for claim, verdict in section.claims
     )
     return (
-        '<section id="claims"><h2>Claims of the paper</h2><div class="wide"><table class="text"><thead><tr>'
+        '<section id="claims"><h2>Claims of the paper</h2><p>Verdicts compare means over seeds, on the data and at the '
+        "training budgets of our runs: a claim that fails here may hold with the paper's data and budget.</p><div"
+        '  class="wide"><table class="text"><thead><tr>'
         f"<th>claim</th><th>verdict</th><th>why</th></tr></thead><tbody>{body}</tbody></table></div></section>"
     )
 

@@ -48,11 +48,18 @@ class Scores:
 
     def __init__(self, rows: Iterable[Row]) -> None:
         self.rows = list(rows)
-        self._values = {(row.method, row.data, row.metric): row.value for row in self.rows}
+        self._rows = {(row.method, row.data, row.metric): row for row in self.rows}
 
     def __call__(self, method: str, data: str, metric: str) -> float:
         """Return the mean over seeds."""
-        return self._values.get((method, data, metric), math.nan)
+        row = self._rows.get((method, data, metric))
+        return math.nan if row is None else row.value
+
+    def uncertain(self, one: str, other: str, data: str, metric: str) -> bool:
+        """Return whether two means differ by less than their deviations over seeds, or have no deviations."""
+        rows = [self._rows[method, data, metric] for method in (one, other)]
+        spread = [row.std for row in rows if row.std is not None]
+        return not spread or abs(rows[0].value - rows[1].value) < sum(spread)
 
     def better(self, one: float, other: float, metric: str) -> bool:
         """Return whether one value of a metric is better than another."""
@@ -73,23 +80,25 @@ def beats(method: str, others: Sequence[str], cells: Sequence[Cell]) -> Callable
     """Return the check that a method is better than all others in all cells; the reason names the exceptions."""
 
     def check(scores: Scores) -> Verdict:
-        found, lost, count = [], [], 0
+        found, lost, doubt = [], [], 0
         for data, metric in cells:
             mine = scores(method, data, metric)
             for other in others:
                 theirs = scores(other, data, metric)
                 if math.isnan(mine) or math.isnan(theirs):
                     continue
-                count += 1
+                doubt += scores.uncertain(method, other, data, metric)
                 line = f"{data} {metric}: {method} {number(mine)}, {other} {number(theirs)}"
                 found.append(line)
                 if not scores.better(mine, theirs, metric):
                     lost.append(line)
+        count = len(found)
         if not count:
             return Verdict(None, "not measured on this data")
+        weak = f" ({doubt} within the deviation over seeds, or of one seed each)" if doubt else ""
         if lost:
-            return Verdict(False, f"not in {len(lost)} of {count} comparisons; {'; '.join(lost[:3])}")
-        return Verdict(True, f"in all {count} comparisons; {'; '.join(found[:3])}")
+            return Verdict(False, f"not in {len(lost)} of {count} comparisons{weak}; {'; '.join(lost[:3])}")
+        return Verdict(True, f"in all {count} comparisons{weak}; {'; '.join(found[:3])}")
 
     return check
 
@@ -124,7 +133,7 @@ def scoreboard(title: str, headlines: Sequence[Headline], rows: Sequence[Row]) -
     cells = {(row.method, row.data, row.metric): row for row in rows}
     for head in headlines:
         faithful, best = (cells.get((m, head.data, head.metric)) for m in (head.faithful, head.best))
-        if faithful is None and best is None:
+        if faithful is None and (best is None or head.paper is not None):
             continue
         published = [row.paper for row in (faithful,) if row is not None and row.paper is not None]
         paper = published[0] if head.paper is None and published else head.paper

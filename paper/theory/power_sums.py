@@ -1,4 +1,4 @@
-"""Sets of real numbers as power sums, and the way back (Lemmas 4 and 6, Theorem 7, appendix A.2)."""
+"""Sets of real numbers as power sums, and the inverse (Lemmas 4 and 6, Theorem 7, appendix A.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shipped checks of symmetry: silent on good models, and a sentence that tells what is wrong with bad ones."""
+"""The shipped checks of symmetry: silent on good models, and a message with the reason for bad ones."""
 
 import pytest
 import torch
@@ -23,15 +23,15 @@ def test_a_good_model_passes(sets):
 
 def test_answers_of_any_shape_are_compared(sets):
     sizes = sets.sizes
-    for answer in (
+    for output in (
         lambda s: s.sizes,
         lambda s: s.sizes.double(),
         lambda s: s.sizes[:, None, None].double().expand(-1, 2, 3),
         lambda s: torch.zeros(len(s), 0),
         lambda s: torch.where(s.sizes > 3, torch.inf, 1.0),
     ):
-        assert len(answer(sets)) == len(sizes)
-        assert_invariant(answer, sets)
+        assert len(output(sets)) == len(sizes)
+        assert_invariant(output, sets)
 
 
 def test_a_batch_without_sets_passes():
@@ -40,13 +40,13 @@ def test_a_batch_without_sets_passes():
     assert assert_equivariant(nn.SetNorm(2), none) is None
 
 
-def test_the_same_seed_gives_the_same_sentence(sets):
-    sentences = set()
+def test_the_same_seed_gives_the_same_message(sets):
+    messages = set()
     for _ in range(2):
         with pytest.raises(AssertionError) as caught:
             assert_invariant(_first, sets, seed=5)
-        sentences.add(str(caught.value))
-    assert len(sentences) == 1
+        messages.add(str(caught.value))
+    assert len(messages) == 1
 
 
 def _first(sets):
@@ -66,7 +66,7 @@ def _minus_batch_mean(sets):
 
 
 @pytest.mark.parametrize(
-    ("model", "sentence"),
+    ("model", "message"),
     [
         (
             _first,
@@ -88,13 +88,13 @@ def _minus_batch_mean(sets):
     ],
     ids=["order", "place", "neighbours", "too-few", "one", "members", "wide", "nan"],
 )
-def test_a_model_that_is_not_invariant_fails_with_the_reason(sets, model, sentence):
-    with pytest.raises(AssertionError, match=sentence):
+def test_a_model_that_is_not_invariant_fails_with_the_reason(sets, model, message):
+    with pytest.raises(AssertionError, match=message):
         assert_invariant(model, sets)
 
 
 @pytest.mark.parametrize(
-    ("model", "sentence"),
+    ("model", "message"),
     [
         (
             lambda s: s.with_values(s.values.cumsum(0)),
@@ -112,8 +112,8 @@ def test_a_model_that_is_not_invariant_fails_with_the_reason(sets, model, senten
     ],
     ids=["order", "place", "neighbours", "too-few"],
 )
-def test_a_model_that_is_not_equivariant_fails_with_the_reason(sets, model, sentence):
-    with pytest.raises(AssertionError, match=sentence):
+def test_a_model_that_is_not_equivariant_fails_with_the_reason(sets, model, message):
+    with pytest.raises(AssertionError, match=message):
         assert_equivariant(model, sets)
 
 

@@ -1,4 +1,4 @@
-"""Muon and AdamW as one optimizer: which takes what, and that a saved state goes on as if nothing had happened."""
+"""Muon and AdamW as one optimizer: which takes what, and exact resume from a saved state."""
 
 import pytest
 import torch

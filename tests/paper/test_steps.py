@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from paper.steps import StepData, train_by_steps
 from torch import nn
 
 from deepsets import Sets
 from deepsets.nn import DeepSet
 from deepsets.train import Batch, CheckpointError, TrainingError
+from paper.steps import StepData, train_by_steps
 
 VALUES = torch.arange(8.0)[:, None]
 

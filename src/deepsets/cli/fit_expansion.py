@@ -90,7 +90,10 @@ def read_elements(path: Path, by: str | None, element: str | None) -> tuple[str,
     if table.num_rows == 0:
         raise TableError(f"{path} has no rows, so there are no sets.")
     place = table.column_names.index(name)
-    return name, to_sets(table.set_column(place, name, _text(table[name])), shape, columns).X
+    sets = to_sets(table.set_column(place, name, _text(table[name])), shape, columns).X
+    if not isinstance(sets, list):
+        raise TableError(f"column {name!r} has missing elements: drop these rows first.")
+    return name, sets
 
 
 def _text(column: Any) -> Any:

@@ -15,7 +15,9 @@ from .errors import user_errors
 
 @user_errors
 def serve(
-    models: Annotated[list[Path] | None, typer.Argument(help="Model folders (default: English words).")] = None,
+    models: Annotated[
+        list[Path] | None, typer.Argument(help="Model folders (default: the English words that come with the library).")
+    ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; other than this machine needs a token.")
     ] = "127.0.0.1",

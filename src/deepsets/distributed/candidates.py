@@ -10,9 +10,9 @@ import numpy as np
 
 from ..expand import BaseExpander, Candidate
 from ..io import arrow, to_sets
+from ..io.large_table import Rows
 from ..io.row_groups import PART, Part, batches, cut
 from ..io.storage import list_files
-from .functions import Rows
 from .jobs import Engine, Input, Progress, open_engine
 from .model import load_model
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..io import Source, TableSets, arrow, to_sets
+from ..io import TableSets, arrow, to_sets
+from ..io.large_table import Rows
 from ..sets import Sets
 from .model import SetModel
 from .states import MEMBERS, combined, join, negate, select, split
@@ -30,29 +31,6 @@ class Function:
     def net(self) -> SetModel:
         """The model."""
         return SetModel(self.model)
-
-
-class Rows(Source):
-    """Columns of rows in memory, of which the first are given, as a model needs them."""
-
-    path = "the table"
-
-    def __init__(self, head: Any, model: Any, by: str | None, features: Any = None, z: Any = (), target: Any = ()):
-        self._head = head.slice(0, 100)
-        super().__init__(model, [], by, features=features, z=z, target=target)
-
-    def open(self, number: int) -> Any:
-        """Return itself in place of a file: shape_of reads its schema and head."""
-        return self
-
-    @property
-    def schema(self) -> Any:
-        """Schema of the rows."""
-        return self._head.schema
-
-    def head(self, columns: list[str]) -> Any:
-        """Return some columns of the first rows."""
-        return self._head.select(columns)
 
 
 class Encode(Function):

@@ -6,15 +6,15 @@ import json
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from ..io import Source, arrow, model_identity
-from ..io.row_groups import PART, ROW_NUMBER, Part, batches, cut, tables, with_spans
-from ..io.storage import check_target, file_stamps, list_files, read_footers, read_manifest, resolve
-from .functions import Chain, Decode, Encode, Merge, Predict, Remove, Rows
+from ..io import arrow, model_identity
+from ..io.large_table import LargeTable
+from ..io.row_groups import PART, Part, batches, cut, tables, with_spans
+from ..io.storage import check_target, file_stamps, list_files, read_manifest, resolve
+from .functions import Chain, Decode, Encode, Merge, Predict, Remove
 from .model import SetModel
 from .states import Cast, negate
 
@@ -25,7 +25,7 @@ KEY = b"deepsets"
 class Engine(NamedTuple):
     """Where the work is done.
 
-    Parameters
+    Attributes
     ----------
     name : {"local", "ray", "spark"}, default="local"
         Processes of this machine, a Ray cluster, or a Spark cluster.
@@ -53,15 +53,9 @@ def open_engine(engine: str | Engine) -> Any:
         raise ValueError(f"at least one worker is needed, found {workers}.")
     if name == "local" and address is not None:
         raise ValueError("an address is for the engines ray and spark; the engine local runs on this machine.")
-    if name == "local":
-        from .local import Local as Runner
-    elif name == "ray":
-        from .ray import Ray as Runner
-    elif name == "spark":
-        from .spark import Spark as Runner
-    else:
+    if name not in ("local", "ray", "spark"):
         raise ValueError(f"unknown engine {name!r}: use one of local, ray, spark.")
-    return Runner(workers, address)
+    return getattr(import_module(f".{name}", __package__), name.capitalize())(workers, address)
 
 
 class Input(NamedTuple):
@@ -147,17 +141,17 @@ def predict(
         _check_header(header, found, table, ["model"])
         job = _job([_states_input(table, Decode(model))], None, output, header)
     else:
-        rows = _Table(net.model, table, by, features, z)
+        rows = LargeTable(net.model, table, by, features, z)
         direct = Predict(model, *rows.names)
         if net.mergeable:
-            input = rows.input(Encode(model, *rows.names), part_size)._replace(merge=Merge(model))
+            input = _rows_input(rows, Encode(model, *rows.names), part_size, merge=Merge(model))
             if input.by is not None and not input.nested:
                 input = input._replace(direct=direct, parts=with_spans(input.parts, input.by))
-            job = _job([input], Chain(Merge(model), Decode(model)), output, rows.header("predictions"), rows.head)
+            job = _job([input], Chain(Merge(model), Decode(model)), output, _header(rows, "predictions"), rows.head)
         else:
             rows.check_whole()
-            input = rows.input(direct, 1 << 62)._replace(whole=True)
-            job = _job([input], None, output, rows.header("predictions"), rows.head)
+            input = _rows_input(rows, direct, 1 << 62, whole=True)
+            job = _job([input], None, output, _header(rows, "predictions"), rows.head)
     return _run(runner, job._replace(overwrite=overwrite, progress=progress))
 
 
@@ -200,9 +194,9 @@ def pool(
         raise ValueError("remove=True needs merge, the states from which members are removed.")
     net, runner = SetModel(model), open_engine(engine)
     check_target(str(output), overwrite=overwrite)
-    rows = _Table(net.model, table, by, features, z)
-    encode, header = Encode(model, *rows.names), rows.header("states")
-    inputs = [rows.input(encode, part_size)._replace(merge=Merge(model))]
+    rows = LargeTable(net.model, table, by, features, z)
+    encode, header = Encode(model, *rows.names), _header(rows, "states")
+    inputs = [_rows_input(rows, encode, part_size, merge=Merge(model))]
     if merge is not None:
         old = states_header(merge)
         if old is None:
@@ -239,60 +233,14 @@ def states_header(table: str | Path) -> dict[str, Any] | None:
     return found if found is not None and found["kind"] == "states" else None
 
 
-class _Table:
-    """Rows of sets in files, checked against a model before any work."""
+def _header(rows: LargeTable, kind: str) -> dict[str, Any]:
+    by, features, z = rows.names
+    return {"kind": kind, "by": by, "features": features, "z": z, "model": model_identity(rows.model)}
 
-    def __init__(self, model: Any, table: str | Path, by: str | None, features: Any, z: Sequence[str]) -> None:
-        self.model, self.files = model, list_files(table)
-        first, self.file = cut(self.files)[0], None
-        if first.groups is None:
-            self.file = Source(model, [Path(first.file)], by, features=features, z=z).open(0)
-        head = arrow().Table.from_batches([next(batches(first, None, 100, self.file))])
-        source = Rows(head, model, by, features, z)
-        self.by, self.nested = source.columns.by, source.shape.nested
-        self.columns = source.shape.inside(source.columns.all)
-        self.names = (self.by or ROW_NUMBER, source.columns.features, source.columns.z)
-        self.head = head.select(self.columns)
-        if self.by is None:
-            self.head = self.head.add_column(0, ROW_NUMBER, [np.arange(len(head))])
-        for file, footer in zip(self.files, read_footers(self.files), strict=True) if first.groups else ():
-            schema = footer.schema.to_arrow_schema()
-            missing = [name for name in self.columns if name not in schema.names]
-            if missing:
-                raise ValueError(f"{file} has no column {missing[0]!r}, which {first.file} has.")
-            kind = schema.field(self.by).type if self.by and footer.num_rows else None
-            if kind is not None and kind != head.schema.field(self.by).type:
-                raise ValueError(
-                    f"column {self.by!r} holds {kind} in {file} and {head.schema.field(self.by).type} in {first.file}: "
-                    "names of sets must be of one type."
-                )
 
-    def check_whole(self) -> None:
-        """Raise a ValueError if the rows of a set are not neighbours in one file."""
-        if self.by is None or self.nested:
-            return
-        compute, runs = arrow().compute, []
-        for part in cut(self.files, 1 << 62):
-            last: Any = None
-            for batch in batches(part, [self.by], file=self.file):
-                names = batch.column(0)
-                starts = compute.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False)
-                runs.append(names.filter(arrow().array(np.concatenate([[names[0] != last], starts]))))
-                last = names[-1]
-        counts = arrow().chunked_array(runs).value_counts()
-        twice = compute.index(compute.greater(counts.field("counts"), 1), True).as_py()
-        if twice >= 0:
-            raise ValueError(
-                f"the rows of set {counts.field('values')[twice].as_py()!r} are not neighbours in one file: this model "
-                f"needs all members of a set at once. Sort the table by {self.by!r} first."
-            )
-
-    def header(self, kind: str) -> dict[str, Any]:
-        by, features, z = self.names
-        return {"kind": kind, "by": by, "features": features, "z": z, "model": model_identity(self.model)}
-
-    def input(self, function: Any, part_size: int) -> Input:
-        return Input(cut(self.files, part_size), self.columns, function, self.by, self.nested, file=self.file)
+def _rows_input(rows: LargeTable, function: Any, part_size: int, **options: Any) -> Input:
+    parts = cut(rows.files, part_size)
+    return Input(parts, rows.columns, function, rows.by, rows.nested, file=rows.file, **options)
 
 
 def _states_input(table: str | Path, function: Any) -> Input:
@@ -307,9 +255,10 @@ def _job(inputs: list[Input], reduce: Any, output: str | Path, header: dict[str,
         head = arrow().Table.from_batches([next(batches(inputs[0].parts[0], inputs[0].columns, 100))])
     middle = inputs[0].function(head)
     result = middle if reduce is None else reduce(middle)
-    parts = [[part.file, part.groups] for input in inputs for part in input.parts]
-    stamps = file_stamps(list(dict.fromkeys(file for file, _ in parts)))
-    manifest = header | {"format": 3, "tables": stamps, "parts": zlib.crc32(json.dumps(parts).encode())}
+    parts = [part for input in inputs for part in input.parts]
+    stamps = file_stamps(list(dict.fromkeys(part.file for part in parts)))
+    cuts = json.dumps([[part.file, part.groups] for part in parts])
+    manifest = header | {"format": 3, "tables": stamps, "parts": zlib.crc32(cuts.encode())}
     schema = result.schema.with_metadata({KEY: json.dumps(header)})
     return Job(inputs, reduce, str(output), manifest, middle.schema, schema)
 

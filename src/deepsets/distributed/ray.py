@@ -12,7 +12,7 @@ from typing import Any
 from ..io import arrow
 from ..io.storage import resolve
 from .jobs import Input, Job
-from .staging import BUCKET, OfBucket, ToBuckets, count_rows, staged
+from .staging import BUCKET, OfBucket, ToBuckets, count_rows, staged, user_error
 
 ROWS = 1 << 18  # rows that are encoded at a time
 
@@ -75,9 +75,7 @@ class Ray:
                 context.enable_progress_bars = progress and sys.stderr.isatty()
                 yield int(ray.cluster_resources().get("CPU", 1))
             except ray.exceptions.RayTaskError as error:
-                if isinstance(error.cause, ValueError):  # an error in the tables: its message, without the trace
-                    raise ValueError(str(error.cause)) from None
-                raise
+                raise user_error(error) from None
             finally:
                 if mine:
                     ray.shutdown()

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 
 from ..io import TableSets, arrow, numbers, same_within_sets, to_sets
+from ..io.large_table import Rows
 from ..io.row_groups import Part, batches, cut
 from ..io.storage import file_stamps, list_files, resolve
 from ..sets import Sets
 from ..train import Batch
-from .functions import Rows
 
 
 class Shards:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from typing import Any
 from ..io import arrow
 from ..io.storage import open_output, parquet_writer
 from .jobs import Input, Job
-from .staging import BUCKET, OfBucket, ToBuckets, count_rows, staged
+from .staging import BUCKET, OfBucket, ToBuckets, count_rows, staged, user_error
 
 
 class Spark:
@@ -67,20 +67,22 @@ class Spark:
         builder = SparkSession.builder.master(self.address or f"local[{self.workers or '*'},4]").appName("deepsets")
         builder = builder.config("spark.ui.showConsoleProgress", str(progress and sys.stderr.isatty()).lower())
         if self.address is None:
-            options = {"spark.ui.enabled": "false", "spark.pyspark.python": sys.executable}
+            cores = self.workers or os.cpu_count() or 1
+            options: dict[str, Any] = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": str(2 * cores)}
             options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             builder = builder.config(map=options)
+        python = os.environ.get("PYSPARK_PYTHON")
+        os.environ["PYSPARK_PYTHON"] = python or sys.executable
         spark = active or builder.getOrCreate()
         try:
             yield spark
         except PythonException as error:
-            messages = re.findall(r"(?:ValueError|TableError): (.+)", str(error))
-            if not messages:
-                raise
-            raise ValueError(messages[-1]) from None  # an error in the tables: its message, without the trace
+            raise user_error(error) from None
         finally:
             if active is None:
                 spark.stop()
+            if python is None:
+                del os.environ["PYSPARK_PYTHON"]
 
 
 class _Plain:
@@ -131,7 +133,8 @@ class _Write:
 
         first = next(batches, None)
         if first is not None:
-            number = TaskContext.get().partitionId()
+            task = TaskContext.get()
+            number = task.partitionId() if task is not None else 0
             with open_output(f"{self.folder}/part-{number:06d}.parquet") as file:
                 with parquet_writer(file, self.schema.original) as sink:
                     for batch in chain([first], batches):

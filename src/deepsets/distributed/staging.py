@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -51,6 +52,12 @@ def staged(job: Job) -> Iterator[str]:
         publish(list_files(folder), job.output, job.manifest, job.result.names[0] if job.reduce else None, job.result)
     finally:
         delete_folder(folder)
+
+
+def user_error(error: Exception) -> Exception:
+    """Return the error of a task without the trace of the cluster, if it is one in the tables."""
+    messages = re.findall(r"(?:ValueError|TableError): (.+)", str(error))
+    return ValueError(messages[-1]) if messages else error
 
 
 def count_rows(folder: str) -> int:

@@ -24,8 +24,12 @@ def join(known: dict[str, Any], parts: Parts) -> Any:
     columns = dict(known)
     for name, part in parts.items():
         array = pa.array(part.reshape(-1).numpy())
-        for width in reversed(part.shape[1:]):  # numbers that cannot be null are read four times as fast from Parquet
-            kind = pa.list_(pa.field("element", array.type, nullable=False), width)
+        for axis in range(part.ndim - 1, 0, -1):
+            if part.shape[axis] == 0:  # which lists of fixed size cannot have
+                array = pa.ListArray.from_arrays(np.zeros(part.shape[:axis].numel() + 1, np.int32), array)
+                continue
+            # Numbers that cannot be null are read four times as fast from Parquet.
+            kind = pa.list_(pa.field("element", array.type, nullable=False), part.shape[axis])
             array = pa.FixedSizeListArray.from_arrays(array, type=kind)
         columns[PREFIX + name] = array
     return pa.table(columns)

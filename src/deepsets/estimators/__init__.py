@@ -3,7 +3,8 @@
 from .members import MemberClassifier, MemberRegressor
 from .odd_one_out import OddOneOut
 from .sdm import SupportDistributionMachine
-from .sets import SetClassifier, SetRegressor
+from .set_classifier import SetClassifier
+from .set_regressor import SetRegressor
 
 __all__ = [
     "MemberClassifier",

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from ..train import checkpoint_seed
 from .columns import Columns
 from .encoder import ColumnEncoder, looks_like_identifier
-from .input import Members, Schema, context_names, parse, parse_context
-from .state import array_facts, dict_of, plain_fact, to_array, under
+from .input import context_names, parse, parse_context
+from .layout import Members, Schema
+from .state import Stateful
 from .targets import target_names
 
 _AT_LEAST = {
@@ -33,7 +33,7 @@ _AT_LEAST = {
 _SHARES = ("dropout", "keep")
 
 
-class TableEstimator(BaseEstimator):
+class TableEstimator(Stateful, BaseEstimator):
     """Base of all estimators: reads members and set-level values, and learns how to encode their columns."""
 
     def __sklearn_tags__(self) -> Any:
@@ -55,11 +55,11 @@ class TableEstimator(BaseEstimator):
                 least = _AT_LEAST[name]
                 whole = isinstance(least, int)
                 kind = numbers.Integral if whole else numbers.Real
-                if isinstance(value, bool) or not isinstance(value, kind) or not value >= least:
+                if isinstance(value, bool) or not isinstance(value, kind) or not float(value) >= least:
                     raise ValueError(
                         f"{name} must be {'an integer' if whole else 'a number'} of at least {least}, found {value!r}."
                     )
-            if name in _SHARES and (not isinstance(value, numbers.Real) or not 0 <= value <= 1):
+            if name in _SHARES and (not isinstance(value, numbers.Real) or not 0 <= float(value) <= 1):
                 raise ValueError(f"{name} must be a number between 0 and 1, found {value!r}.")
 
     def _check_fitted(self) -> None:
@@ -170,95 +170,6 @@ class TableEstimator(BaseEstimator):
             raise ValueError(f"the estimator was fitted with z of {wanted} columns: z is needed here too.")
         if len(found.schema or []) != wanted:
             raise ValueError(f"z has {len(found.schema or [])} columns, but the estimator was fitted with {wanted}.")
-
-    # --------------------------------------------------------------------------------------------------- state
-
-    _FACTS = (
-        "n_features_in_",
-        "n_context_",
-        "n_sets_",
-        "n_members_",
-        "n_outputs_",
-        "flat_",
-        "_named_context_",
-        "target_names_",
-        "context_names_in_",
-    )
-
-    def get_state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Everything learned, as tensors and JSON-able facts; with the parameters it rebuilds the estimator.
-
-        Returns
-        -------
-        tensors : dict of str to Tensor
-        facts : dict
-            Numbers, strings, booleans, None, lists and dicts of them.
-
-        """
-        self._check_fitted()
-        tensors, facts = {}, {name: getattr(self, name) for name in self._FACTS if hasattr(self, name)}
-        for key, encoder in (("encoder", self.encoder_), ("context", self.context_)):
-            facts[key] = None
-            if encoder is not None:
-                found, facts[key] = encoder.get_state()
-                tensors |= {f"{key}.{name}": value for name, value in found.items()}
-        for name in ("classes_", "feature_names_in_"):
-            if hasattr(self, name):
-                facts[name] = array_facts(getattr(self, name), name)
-        self._add_state(tensors, facts)
-        return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}, facts
-
-    def set_state(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> Self:
-        """Restore what `get_state` gave; nothing larger than the tensors is built.
-
-        Raises
-        ------
-        ValueError
-            Where tensors and facts do not describe a fitted estimator of this class.
-
-        """
-        if not isinstance(facts, dict):
-            raise ValueError(f"the facts are not a dict, found {type(facts).__name__}.")
-        for name, tensor in tensors.items():
-            if tensor.is_floating_point() and bool(tensor.isnan().any()):
-                raise ValueError(f"the tensor {name!r} holds NaN.")
-        try:
-            for name in self._FACTS:
-                if name in facts:
-                    setattr(self, name, plain_fact(facts[name], name))
-            self.encoder_ = ColumnEncoder.from_state(under(tensors, "encoder"), dict_of(facts, "encoder"))
-            self.context_ = None
-            if facts.get("context") is not None:
-                self.context_ = ColumnEncoder.from_state(under(tensors, "context"), dict_of(facts, "context"))
-            for name in ("classes_", "feature_names_in_"):
-                if name in facts:
-                    setattr(self, name, to_array(facts[name], name))
-            encoder = self.encoder_
-            columns = encoder.numbers if encoder.schema is None else len(encoder.schema)
-            if self.n_features_in_ != columns or self.n_context_ != (
-                0 if self.context_ is None else len(self.context_.schema or [])
-            ):
-                raise ValueError("the numbers of columns do not fit the encoders.")
-            if hasattr(self, "feature_names_in_") and len(self.feature_names_in_) != columns:
-                raise ValueError(f"there are {len(self.feature_names_in_)} feature names for {columns} columns.")
-            if len(encoder.vocabularies) == 1 and encoder.numbers == 0:
-                self.vocabulary_ = encoder.vocabularies[0]
-            self._restore(tensors, facts)
-        except (AttributeError, KeyError, TypeError, IndexError, RuntimeError, OverflowError, MemoryError) as error:
-            self.__dict__.pop("encoder_", None)
-            raise ValueError(
-                f"the state does not describe a fitted {type(self).__name__}: {type(error).__name__}: {error}."
-            ) from None
-        except ValueError:
-            self.__dict__.pop("encoder_", None)
-            raise
-        return self
-
-    def _add_state(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
-        raise NotImplementedError
-
-    def _restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
-        raise NotImplementedError
 
 
 def _has_columns(X: Any, names: list[str]) -> bool:

@@ -12,8 +12,6 @@ import numpy as np
 
 from ..sets import is_missing
 
-KINDS = ("number", "category", "datetime")
-
 
 class Category(NamedTuple):
     """A column of categories: `codes` (N,) point into `values`; −1 is a missing value."""
@@ -110,7 +108,7 @@ def read_columns(table: Any, names: Sequence[Any], kinds: dict[str, str] | None 
 def from_values(values: np.ndarray, name: str, wanted: str | None = None) -> tuple[str, Category | list[np.ndarray]]:
     """Kind and content of a column given as an array."""
     values = np.ma.filled(values.astype(float), np.nan) if isinstance(values, np.ma.MaskedArray) else values
-    kind = values.dtype.kind
+    kind: str = values.dtype.kind
     if kind == "O" or kind in "US":
         values, kind = _sort_objects(values, name)
     if wanted == "category" and kind != "category":
@@ -231,7 +229,9 @@ def _sort_objects(values: np.ndarray, name: str) -> tuple[np.ndarray, str]:
         return np.array([np.nan if gone else v.total_seconds() for v, gone in zip(values, missing, strict=True)]), "f"
     if any(issubclass(t, complex) for t in types):
         return values, "c"
-    return np.where(missing, None, values.astype(object)), "category"
+    out = values.astype(object)
+    out[missing] = None
+    return out, "category"
 
 
 _NUMBERS = {int, float, bool, np.float64, np.int64, np.bool_}

@@ -120,9 +120,9 @@ def fit_deep(
     data = Batch(sets, torch.cat([y, torch.from_numpy(seen)], dim=1), context)
     validation = None
     if patience is not None and folds:
-        held = torch.from_numpy((seen == 0).astype(np.float32))
-        some = held.any(1).nonzero().squeeze(1)
-        validation = Batch(sets, torch.cat([y, held], dim=1), context).take(some)
+        unseen = torch.from_numpy((seen == 0).astype(np.float32))
+        some = unseen.any(1).nonzero().squeeze(1)
+        validation = Batch(sets, torch.cat([y, unseen], dim=1), context).take(some)
     history = train(
         networks,
         loss_of(task),
@@ -157,3 +157,16 @@ def loss_of(task: Task) -> Callable[[Any, Batch], tuple[Tensor, Tensor | float]]
         return (errors * seen).sum(), seen.sum()
 
     return loss
+
+
+class one_thread:
+    """Torch with one thread: small networks only wait for each other; the user's setting is put back."""
+
+    def __enter__(self) -> None:
+        self.before = torch.get_num_threads()
+        if self.before > 1:
+            torch.set_num_threads(1)
+
+    def __exit__(self, *_: Any) -> None:
+        if self.before > 1:
+            torch.set_num_threads(self.before)

@@ -14,7 +14,7 @@ from ..nn import DeepSet, Pooling, leave_one_out
 from ..nn.state import Parts
 from ..sets import Sets
 from .blend import Folds, blend_weights, fit_temperature, make_folds
-from .input import Members
+from .layout import Members
 from .linear import LinearHead, bag_matrix, fit_linear
 from .network import SetNetworks
 from .state import under
@@ -159,6 +159,7 @@ class Heads:
         rest = {f"summary.{name}": part for name, part in summary.items()}
         if self.deep is not None:
             members = self.deep.members(encoded.sets, encoded.network_context())
+            members = members.with_values(members.values.double())
             each = (
                 [members]
                 if self.deep.channelwise

@@ -101,7 +101,7 @@ def fit_linear(
         deviation = np.nanstd(features, axis=0)
     inverse = np.where(deviation > 1e-9, 1 / np.where(deviation > 1e-9, deviation, 1), 0.0)
     dense = standardise(features, mean, inverse)
-    unit = 1 / np.sqrt(max(1, np.count_nonzero(inverse)))
+    unit = max(1, int(np.count_nonzero(inverse))) ** -0.5
     idf = [_inverse_document_frequency(bag) for bag in bags]
     normed = [_unit_rows(bag, f) for bag, f in zip(bags, idf, strict=True)]
     rotation = None

@@ -13,9 +13,10 @@ from ..sets import Sets
 from ..train import Batch, seeded, train
 from .base import TableEstimator
 from .columns import Columns
-from .input import Members
+from .deep import one_thread
+from .layout import Members
 from .network import MemberNetwork, MemberNetworks
-from .set_estimator import cuts, one_thread
+from .set_estimator import cuts
 from .state import bounded, load_weights
 from .targets import set_weights, target_column
 

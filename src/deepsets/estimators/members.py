@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from ..sets import Sets, is_missing
 from ..train import Batch
-from .input import Members
+from .layout import Members
 from .member_estimator import MemberEstimator
 from .parameters import MEMBER_PARAMETERS, documented
 from .targets import as_numbers, check_outputs, class_labels, codes, find_classes, per_member, target_column

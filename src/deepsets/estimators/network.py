@@ -107,11 +107,11 @@ class SetNetworks(nn.Module):
                 codes = codes * (torch.rand(codes.shape, device=codes.device) >= self.drop_tokens)
             found = [embed(codes[:, j]).view(len(codes), K, _EMBEDDING) for j, embed in enumerate(self.embed)]
             mixed = self.tokens(torch.cat(found, dim=2).transpose(0, 1))
-            parts.append(mixed.transpose(0, 1).reshape(len(codes), -1))
+            parts.append(mixed.transpose(0, 1).reshape(len(codes), K * self.width))
         h = self.dropout(torch.relu(sum(parts[1:], parts[0])))
         for layer in self.layers:
             grouped = layer(h.view(len(h), K, self.width).transpose(0, 1))
-            h = self.dropout(torch.relu(grouped)).transpose(0, 1).reshape(len(h), -1)
+            h = self.dropout(torch.relu(grouped)).transpose(0, 1).reshape(len(h), K * self.width)
         return sets.with_values(h)
 
     def pool_state(self, members: Sets) -> Parts:
@@ -154,9 +154,11 @@ class SetNetworks(nn.Module):
         """Rho: (B, K * pooled), (B,) and (B, context) to (K, B, outputs)."""
         B, K = len(pooled), self.networks
         if self.channelwise:
-            pooled = pooled.view(B, -1, K, self.width).permute(2, 0, 1, 3).reshape(K, B, -1)
+            pooled = (
+                pooled.view(B, self.pooled // self.width, K, self.width).permute(2, 0, 1, 3).reshape(K, B, self.pooled)
+            )
         else:
-            pooled = pooled.view(B, K, -1).transpose(0, 1)
+            pooled = pooled.view(B, K, self.pooled).transpose(0, 1)
         extra = [counts.to(pooled.dtype).log1p()[:, None]] + ([] if context is None else [context.to(pooled.dtype)])
         x = torch.cat([pooled, torch.cat(extra, dim=1).expand(K, -1, -1)], dim=2)
         x = self.dropout(x)

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..nn import segment_max, segment_sum
 from ..sets import Sets
 from ..train import Batch
-from .input import Members
+from .layout import Members
 from .member_estimator import MemberEstimator
 from .parameters import MEMBER_PARAMETERS, documented
 from .targets import one_per_set, target_column

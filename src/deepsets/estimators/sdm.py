@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from sklearn.base import RegressorMixin
 
-from ..nn import pooling
 from ..sets import Sets
 from .base import TableEstimator
-from .input import Members
+from .layout import Members
+from .mean_embedding import mean_kernel, median_distance, neighbours, outer_kernel, singly, solve, squared_distances
 from .targets import as_numbers, check_finite_targets, one_per_set, target_column
 
 
@@ -130,14 +128,14 @@ class SupportDistributionMachine(RegressorMixin, TableEstimator):
         ranked = self._errors(grid, order[: self.search], centred)
         if len(sets) > self.search:
             kernels = list(dict.fromkeys((c.octave, c.width) for c in ranked))[:3]
-            about = _neighbours(self.ridges, next(iter(ranked)).ridge)
+            about = neighbours(self.ridges, next(iter(ranked)).ridge)
             ranked = self._errors([_Choice(*k, ridge) for k in kernels for ridge in about], order, centred)
         self.choice_, self.cv_error_ = next(iter(ranked.items()))
         inner, own = self._inner(self.choice_.octave, np.arange(len(sets)))
-        self._own, squared = own, _squared(inner, own, own)
-        self._unit = _median(squared)
-        kernel = _outer(squared, self.choice_.width, self._unit)
-        self.dual_ = _solve(kernel, centred, self.choice_.ridge)
+        self._own, squared = own, squared_distances(inner, own, own)
+        self._unit = median_distance(squared)
+        kernel = outer_kernel(squared, self.choice_.width, self._unit)
+        self.dual_ = solve(kernel, centred, self.choice_.ridge)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -148,12 +146,14 @@ class SupportDistributionMachine(RegressorMixin, TableEstimator):
         for rows in torch.arange(len(sets)).split(1024):
             asked = sets[rows]
             if self._frequencies is None:
-                inner = _mean_kernel(asked, self._sets, self._bandwidth(octave))
-                own = np.array([_mean_kernel(one, one, self._bandwidth(octave))[0, 0] for one in _singly(asked)])
+                inner = mean_kernel(asked, self._sets, self._bandwidth(octave))
+                own = np.array([mean_kernel(one, one, self._bandwidth(octave))[0, 0] for one in singly(asked)])
             else:
                 point = self._embed(asked)[octave]
                 inner, own = point @ self._points[octave].T, np.square(point).sum(1)
-            parts.append(_outer(_squared(inner, own, self._own), self.choice_.width, self._unit) @ self.dual_)
+            parts.append(
+                outer_kernel(squared_distances(inner, own, self._own), self.choice_.width, self._unit) @ self.dual_
+            )
         return np.concatenate(parts) + self.center_
 
     # --------------------------------------------------------------------------------------------------- state
@@ -243,7 +243,7 @@ class SupportDistributionMachine(RegressorMixin, TableEstimator):
             inner = points @ points.T
         else:
             sets = self._sets[rows]
-            inner = _mean_kernel(sets, sets, self._bandwidth(octave))
+            inner = mean_kernel(sets, sets, self._bandwidth(octave))
         return inner, inner.diagonal().copy()
 
     # ------------------------------------------------------------------------------------------------- the choice
@@ -254,16 +254,16 @@ class SupportDistributionMachine(RegressorMixin, TableEstimator):
         fold = np.arange(len(rows)) % min(self.folds, len(rows))
         for octave in dict.fromkeys(c.octave for c in grid):
             inner, own = self._inner(octave, rows)
-            squared = _squared(inner, own, own)
+            squared = squared_distances(inner, own, own)
             for width in dict.fromkeys(c.width for c in grid if c.octave == octave):
-                kernel = _outer(squared, width, _median(squared))
+                kernel = outer_kernel(squared, width, median_distance(squared))
                 ridges = [c.ridge for c in grid if (c.octave, c.width) == (octave, width)]
                 total = dict.fromkeys(ridges, 0.0)
                 for k in range(int(fold.max()) + 1):
                     seen, held = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
                     among, across = kernel[np.ix_(seen, seen)], kernel[np.ix_(held, seen)]
                     for ridge in ridges:
-                        answer = across @ _solve(among, y[rows[seen]], ridge)
+                        answer = across @ solve(among, y[rows[seen]], ridge)
                         total[ridge] += float(np.square(answer - y[rows[held]]).sum())
                 found |= {_Choice(octave, width, ridge): error / y[rows].size for ridge, error in total.items()}
         return dict(sorted(found.items(), key=lambda item: item[1]))
@@ -281,47 +281,3 @@ class SupportDistributionMachine(RegressorMixin, TableEstimator):
                 f"{limit:,.1f} GB are allowed (memory=). Give at most {int((limit * 1e9 / 32) ** 0.5):,} sets; "
                 "SetRegressor has no such limit."
             )
-
-
-def _mean_kernel(a: Sets, b: Sets, bandwidth: float) -> np.ndarray:
-    """(A, B): the mean of the Gaussian kernel over all pairs of members, a block of pairs of sets at a time."""
-    mean, out = pooling("mean"), np.empty((len(a), len(b)))
-    for rows in torch.arange(len(a)).split(8):
-        first = a[rows]
-        for columns in torch.arange(len(b)).split(8):
-            second = b[columns]
-            pairs = torch.cdist(first.values, second.values).square_().mul_(-0.5 / bandwidth**2).exp_()
-            half = mean(first.with_values(pairs))  # (8, members of second)
-            out[np.ix_(rows, columns)] = mean(second.with_values(half.T.contiguous())).T.numpy()
-    return out
-
-
-def _singly(sets: Sets) -> Iterator[Sets]:
-    return (sets[[i]] for i in range(len(sets)))
-
-
-def _squared(inner: np.ndarray, own_a: np.ndarray, own_b: np.ndarray) -> np.ndarray:
-    return np.maximum(own_a[:, None] + own_b - 2 * inner, 0)
-
-
-def _median(squared: np.ndarray) -> float:
-    """The median of at most 512 x 512 squared distances; 1 where all are 0."""
-    return float(np.median(squared[:512, :512][~np.eye(len(squared[:512]), dtype=bool)])) or 1.0
-
-
-def _outer(squared: np.ndarray, width: float, unit: float) -> np.ndarray:
-    return np.exp(squared * (-0.5 / (width**2 * unit)))
-
-
-def _solve(kernel: np.ndarray, y: np.ndarray, ridge: float) -> np.ndarray:
-    matrix = kernel.copy()
-    matrix[np.diag_indices_from(matrix)] += ridge
-    try:
-        return cho_solve(cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False), y, check_finite=False)
-    except LinAlgError:  # equal sets, and a ridge below rounding: as if the kernel said nothing
-        return np.zeros_like(y)
-
-
-def _neighbours(ridges: tuple[float, ...], best: float) -> list[float]:
-    place = sorted(ridges).index(best)
-    return sorted(ridges)[max(place - 1, 0) : place + 2]

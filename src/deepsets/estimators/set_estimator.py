@@ -10,18 +10,17 @@ import numpy as np
 import torch
 
 from ..nn import State
-from ..train import Batch, train
 from .base import TableEstimator
 from .blend import calibration_error, make_folds, residual_quantiles
 from .columns import Columns
-from .deep import Plan, build, fit_deep, loss_of, plan
+from .deep_training import DeepTraining
 from .heads import HEADS, BlendPooling, Encoded, Heads, fold_count, run_together
-from .input import Members
 from .interpretation import Interpretation
-from .network import DEFAULT_POOL, SetNetworks, is_mergeable
+from .layout import Members
+from .network import is_mergeable
 from .stored_heads import StoredHeads
 from .summaries import Summaries
-from .targets import set_weights, target_column
+from .targets import one_per_set, set_weights, target_column
 from .task import Task
 
 # Sets of tokens from large vocabularies: networks were far behind the linear model on TREC (held-out log loss .92
@@ -31,7 +30,7 @@ MOST_DEEP_TOKENS = 300
 ModelName = Literal["auto", "deep", "boosting", "forest", "linear"]
 
 
-class SetEstimator(Interpretation, StoredHeads, TableEstimator):
+class SetEstimator(DeepTraining, Interpretation, StoredHeads, TableEstimator):
     """Fit heads on sets, blend them, and predict through pooled states; see `SetClassifier` and `SetRegressor`."""
 
     # ------------------------------------------------------------------------------------------ for subclasses
@@ -74,9 +73,12 @@ class SetEstimator(Interpretation, StoredHeads, TableEstimator):
             return self._continue(X, y, z, sample_weight)
         seed = self._fit_seed(self.checkpoint_dir)
         members, set_level = self._read_first(X, y, z)
-        task = self._task(target_column(X, y), members, first=True)
-        weight = set_weights(sample_weight, len(members))
-        members, set_level, task, weight = _present(members, set_level, task, weight)
+        wanted, weight = target_column(X, y), set_weights(sample_weight, len(members))
+        if weight is not None and not (weight > 0).all():  # a weight of 0 is absence, in what is learned of y too
+            rows = np.flatnonzero(weight > 0)
+            wanted, weight = one_per_set(wanted, members, "target")[rows], weight[rows]
+            members, set_level = members.take(rows), None if set_level is None else set_level.take(rows)
+        task = self._task(wanted, members, first=True)
         self._learn_columns(members, set_level)
         self.n_outputs_ = task.outputs
         extra = self._task_weights(task)
@@ -108,62 +110,11 @@ class SetEstimator(Interpretation, StoredHeads, TableEstimator):
         use = {"linear": True, "forest": sets <= 6000, "boosting": sets >= 100, "deep": not tokens_only}
         return [name for name in HEADS if use[name]]
 
-    def _fit_deep(self, encoded: Encoded, task: Task, weight: np.ndarray | None, folds: Any, seed: int) -> np.ndarray:
-        made = self._plan(encoded, task, len(folds))
-        self.heads_.deep = self._build(made, seed)
-        with one_thread():
-            self.history_ = fit_deep(
-                self.heads_.deep,
-                encoded.sets,
-                encoded.network_context(),
-                task,
-                weight,
-                folds,
-                made,
-                seed=seed,
-                patience=self._patience(len(encoded.members), made.epochs),
-                learning_rate=self.learning_rate,
-                weight_decay=self.weight_decay,
-                warmup=0.3,
-                subset=self.subset,
-                checkpoint_dir=self.checkpoint_dir,
-                device=self.device,
-                on_epoch=self.on_epoch,
-                progress=self.verbose,
-            )
-            return self.heads_.deep_held_out(encoded, folds)
-
-    def _patience(self, sets: int, epochs: int) -> int | None:
-        """Epochs without improvement before the training stops; few sets do not say when to stop."""
-        wanted = sets >= 400 and self.epochs is None if self.early_stopping is None else self.early_stopping
-        return (self.patience or max(3, epochs // 5)) if wanted else None
-
-    def _plan(self, encoded: Encoded, task: Task, folds: int) -> Plan:
-        chosen = {n: getattr(self, n) for n in ("width", "depth", "dropout", "batch_size", "epochs")}
-        features = encoded.sets.values.shape[1] - encoded.codes.shape[1]
-        return plan(task, encoded.members.total, features, encoded.codes.shape[1], folds=folds, **chosen)
-
-    def _build(self, made: Plan, seed: int) -> SetNetworks:
-        self.network_facts_ = {
-            "width": made.width,
-            "depth": made.depth,
-            "dropout": float(made.dropout),
-            "deep_rho": bool(made.deep_rho),
-            "networks": made.networks,
-        }
-        words = [len(v) for v in self.encoder_.vocabularies]
-        return build(made, self.encoder_.view_width, words, self._context_width(), self.n_outputs_, self._pool(), seed)
-
-    def _pool(self) -> Any:
-        return DEFAULT_POOL if self.pool is None else self.pool
-
-    def _context_width(self) -> int:
-        s = self.heads_.summaries
-        return 0 if s.context is None else s.context.numbers + sum(len(k) + 1 for k in s.kept_z)
-
     def _finish_fit(self, held: dict[str, np.ndarray], task: Task, weight: np.ndarray | None) -> None:
         heads = self.heads_
         answers = heads.choose(held, task, weight)
+        if heads.deep is not None:
+            heads.deep.double_pooling()
         self.mergeable_ = self._is_mergeable()
         self.head_weights_ = dict(heads.weights)
         self.head_losses_ = {}
@@ -184,75 +135,6 @@ class SetEstimator(Interpretation, StoredHeads, TableEstimator):
     def _is_mergeable(self) -> bool:
         nested = not isinstance(self.by, str | type(None)) and len(self.by) > 1
         return not nested and (self.heads_.deep is None or is_mergeable(self.heads_.deep))
-
-    def partial_fit(self, X: Any, y: Any, *, z: Any = None, sample_weight: Any = None, classes: Any = None) -> Self:
-        """One pass of the deep networks over these sets; the first call starts networks, without other heads.
-
-        Parameters
-        ----------
-        X, y, z, sample_weight
-            As in `fit`.
-        classes : array, optional
-            For classifiers: all classes that will ever occur (first call only).
-
-        """
-        self._check_parameters()
-        if hasattr(self, "heads_"):
-            return self._continue(X, y, z, sample_weight, epochs=1)
-        if classes is not None:
-            self.classes_ = np.unique(np.asarray(classes))
-        members, set_level = self._read_first(X, y, z)
-        task = self._task(target_column(X, y), members, first=classes is None)
-        self._learn_columns(members, set_level)
-        self.n_outputs_ = task.outputs
-        self.heads_ = Heads(task.kind, task.outputs, Summaries(self.encoder_, self.context_))
-        encoded = self._encode_members(members, set_level)
-        made = self._plan(encoded, task, self.n_estimators or 1)
-        self.heads_.deep = self._build(made, self._seed())
-        self._finish_fit({"deep": np.full((len(members), task.outputs), np.nan)}, task, None)
-        return self._train_on(encoded, task, set_weights(sample_weight, len(members)), 1)
-
-    def _continue(self, X: Any, y: Any, z: Any, sample_weight: Any, epochs: int | None = None) -> Self:
-        """Train the networks further, from the weights they have."""
-        members, set_level = self._read(X, z, y)
-        task = self._task(target_column(X, y), members, first=False)
-        weight = set_weights(sample_weight, len(members))
-        members, set_level, task, weight = _present(members, set_level, task, weight)
-        if self.heads_.deep is None:
-            raise ValueError("the fitted blend has no deep networks to train further: use model='deep'.")
-        return self._train_on(self._encode_members(members, set_level), task, weight, epochs)
-
-    def _train_on(self, encoded: Encoded, task: Task, weight: np.ndarray | None, epochs: int | None) -> Self:
-        networks = self.heads_.deep
-        assert networks is not None
-        networks.float()
-        made = self._plan(encoded, task, networks.networks)
-        once = np.ones(len(encoded.members)) if weight is None else weight
-        y = task.indicators() if task.kind != "classes" else task.y[:, None]
-        seen = np.repeat(once[:, None], networks.networks, axis=1)
-        batch = Batch(
-            encoded.sets, torch.from_numpy(np.concatenate([y, seen], axis=1)).float(), encoded.network_context()
-        )
-        with one_thread():
-            self.history_ = train(
-                networks,
-                loss_of(task),
-                batch,
-                epochs=epochs or made.epochs,
-                batch_size=made.batch_size,
-                learning_rate=self.learning_rate,
-                weight_decay=self.weight_decay,
-                schedule="constant" if epochs else "cosine",
-                warmup=0.0,
-                clip=networks.networks**0.5,
-                subset=self.subset,
-                seed=self._seed(),
-                device=self.device,
-                on_epoch=self.on_epoch,
-                progress=self.verbose,
-            )
-        networks.cpu().eval()
-        return self
 
     # ------------------------------------------------------------------------------------------ states, answers
 
@@ -336,34 +218,11 @@ class SetEstimator(Interpretation, StoredHeads, TableEstimator):
         return self._score(self._answers(members, set_level), target_column(X, y), members, sample_weight)
 
 
-def _present(
-    members: Members, set_level: Columns | None, task: Task, weight: np.ndarray | None
-) -> tuple[Members, Columns | None, Task, np.ndarray | None]:
-    """Without the sets of weight 0."""
-    if weight is None or (weight > 0).all():
-        return members, set_level, task, weight
-    rows = np.flatnonzero(weight > 0)
-    return members.take(rows), None if set_level is None else set_level.take(rows), task.take(rows), weight[rows]
-
-
 def cuts(sizes: np.ndarray, most: int) -> list[slice]:
     """Neighbouring sets with about `most` members together."""
     share = np.maximum(np.cumsum(sizes) - 1, 0) // most
     starts = [0, *(np.flatnonzero(np.diff(share) > 0) + 1).tolist(), len(sizes)]
     return [slice(a, b) for a, b in pairwise(starts) if b > a]
-
-
-class one_thread:
-    """Torch with one thread: small networks only wait for each other; the user's setting is put back."""
-
-    def __enter__(self) -> None:
-        self.before = torch.get_num_threads()
-        if self.before > 1:
-            torch.set_num_threads(1)
-
-    def __exit__(self, *_: Any) -> None:
-        if self.before > 1:
-            torch.set_num_threads(self.before)
 
 
 def _threads(n_jobs: int | None) -> int:

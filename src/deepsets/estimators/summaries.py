@@ -14,7 +14,7 @@ from ..nn.state import Parts
 from ..sets import Sets
 from .columns import Category, Columns
 from .encoder import ColumnEncoder
-from .input import Members
+from .layout import Members
 
 MOST_CATEGORIES = 64  # of a column among others; a column alone (tokens) may have four times as many
 MOST_SUMS = 64  # columns up to which the sum stands beside the mean

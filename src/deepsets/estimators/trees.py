@@ -6,11 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.ensemble import (
-    ExtraTreesRegressor,
-    HistGradientBoostingClassifier,
-    HistGradientBoostingRegressor,
-)
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
 from .task import Task
 
@@ -226,7 +222,10 @@ def fit_boosting(
             _boost(x[seen], y[seen], None if weight is None else weight[seen], task, iterations, seed)
             for seen, _ in folds
         ]
-        curves = [np.stack([_raw(s) for s in _stages(m, x[held])]) for m, (_, held) in zip(models, folds, strict=True)]
+        curves = [
+            np.stack([_raw(s) for s in m._staged_raw_predict(x[held])])
+            for m, (_, held) in zip(models, folds, strict=True)
+        ]
         steps = min(len(curve) for curve in curves)
         losses = sum(
             task.raw_loss(curve[:steps], held, j) * len(held) for curve, (_, held) in zip(curves, folds, strict=True)
@@ -266,11 +265,6 @@ def _boost(x: np.ndarray, y: np.ndarray, weight: Any, task: Task, iterations: in
         random_state=seed,
     )
     return model.fit(x, y, sample_weight=weight)
-
-
-def _stages(model: Any, x: np.ndarray) -> Any:
-    """Raw scores after each iteration."""
-    return model._staged_raw_predict(x)
 
 
 def _raw(stage: np.ndarray) -> np.ndarray:

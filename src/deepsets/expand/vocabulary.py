@@ -17,7 +17,15 @@ class UnknownElementWarning(UserWarning):
 
 
 class UnknownElement(NamedTuple):
-    """An element that is not in the vocabulary, and elements that may have been meant."""
+    """An element that is not in the vocabulary, and elements that may have been meant.
+
+    Attributes
+    ----------
+    element : object
+        What was given.
+    suggestions : list
+        Elements of the vocabulary that contain it or are spelled like it.
+    """
 
     element: Any
     suggestions: list[Any]

@@ -139,7 +139,11 @@ def to_model(config: dict[str, Any]) -> Any:
     for name, value in config["params"].items():
         if isinstance(value, float) and not math.isfinite(value):
             raise ModelFolderError(f"its config.json sets {name!r} to {value}, which is not a finite number.")
-    return model.set_params(**config["params"])
+    defaults = model.get_params(deep=False)
+    tuples = {
+        n: tuple(v) for n, v in config["params"].items() if isinstance(v, list) and isinstance(defaults[n], tuple)
+    }
+    return model.set_params(**config["params"] | tuples)
 
 
 def check_sizes(config: dict[str, Any], tensors: dict[str, Any]) -> None:

@@ -145,15 +145,15 @@ def _build(config: dict[str, Any], tensors: dict[str, Tensor]) -> Any:
 
 def _try_out(model: Any) -> None:
     """Use a loaded model once: what is missing or of the wrong type shows here, not in the user's first call."""
-    z = np.zeros((1, model.n_context_)) if model.n_context_ else None
+    z = {"z": np.zeros((1, model.n_context_))} if model.n_context_ else {}
     with contextlib.suppress(ValueError):  # about the example, which has one member only
         if hasattr(model, "expand"):
-            model.score(model.vocabulary_[:1], model.vocabulary_[:1], z=z)
+            model.score(model.vocabulary_[:1], model.vocabulary_[:1], **z)
         elif model.encoder_.vocabularies:
             members = [{name: _EXAMPLES.get(kind) for name, kind in model.encoder_.schema}]
-            model.predict([model.vocabulary_[:1]] if hasattr(model, "vocabulary_") else [members], z=z)
+            model.predict([model.vocabulary_[:1]] if hasattr(model, "vocabulary_") else [members], **z)
         else:
-            model.predict([np.zeros((1, model.encoder_.numbers))], z=z)
+            model.predict([np.zeros((1, model.encoder_.numbers))], **z)
 
 
 def check_free(path: Path, overwrite: bool) -> None:
@@ -200,9 +200,8 @@ def model_identity(model: Any) -> str:
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        flat = tensor.detach().cpu().reshape(-1)
-        flat = torch.cat([flat, flat.new_empty(0)])  # a tensor of one element may have a stride of 0
-        digest.update(flat.view(torch.uint8).numpy().tobytes())
+        plain = tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        digest.update(plain.reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:32]
 
 

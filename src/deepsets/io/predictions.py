@@ -30,12 +30,13 @@ def prediction_columns(model: Any, part: TableSets, by: str) -> dict[str, Any]:
     """
     task = task_of(model)
     out = naming_columns(part, by, per_member=task.per_member)
+    z = {} if part.z is None else {"z": part.z}
     if task.name == "odd-one-out":
-        each = model.predict_proba(part.X, z=part.z)
+        each = model.predict_proba(part.X, **z)
         places = [int(p.argmax()) if len(p) else -1 for p in each]
         return out | {"prediction": places, "probability": [float(p.max()) if len(p) else None for p in each]}
     ask = model.predict_proba if hasattr(model, "classes_") else model.predict
-    return out | output_columns(model, flatten(ask(part.X, z=part.z)))
+    return out | output_columns(model, flatten(ask(part.X, **z)))
 
 
 def output_columns(model: Any, values: np.ndarray) -> dict[str, Any]:

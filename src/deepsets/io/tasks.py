@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 class Task(NamedTuple):
     """Task of a model.
 
-    Parameters
+    Attributes
     ----------
     name : str
         Name on the command line, in the service and in model cards.
@@ -63,4 +63,6 @@ def task_of(model: Any) -> Task:
         A model, or the name of its class.
     """
     name = model if isinstance(model, str) else type(model).__name__
+    if name == "SupportDistributionMachine":
+        return TASKS["set-regression"]
     return next((task for task in TASKS.values() if task.estimator == name), TASKS["expansion"])

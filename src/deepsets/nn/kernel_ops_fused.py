@@ -82,7 +82,7 @@ segment_moments = Operator(
 
 
 def _exp_sum(values: Tensor, offsets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
-    from . import kernels_numba as loops
+    from . import kernels_exp as loops
 
     dtype = _precision(values)
     peak = values.new_empty(offsets.shape[0] - 1, values.shape[1], dtype=dtype)
@@ -93,7 +93,7 @@ def _exp_sum(values: Tensor, offsets: Tensor, weights: Tensor | None) -> tuple[T
 
 
 def _exp_share(grad: Tensor, values: Tensor, peak: Tensor, offsets: Tensor, weights: Tensor | None) -> Tensor:
-    from . import kernels_numba as loops
+    from . import kernels_exp as loops
 
     dtype = _precision(values)
     out = torch.empty_like(values, dtype=dtype, memory_format=torch.contiguous_format)
@@ -134,7 +134,7 @@ segment_exp_sum = Operator(
 def _softmax_sum(
     scores: Tensor, values: Tensor, offsets: Tensor, weights: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    from . import kernels_fused as loops
+    from . import kernels_exp as loops
 
     dtype = _precision(values)
     peak = values.new_empty(offsets.shape[0] - 1, scores.shape[1], dtype=dtype)
@@ -149,7 +149,7 @@ def _softmax_sum(
 def _softmax_share(
     grad_total: Tensor, grad_sums: Tensor, values: Tensor, shares: Tensor, offsets: Tensor
 ) -> tuple[Tensor, Tensor]:
-    from . import kernels_fused as loops
+    from . import kernels_exp as loops
 
     dtype = _precision(values)
     out = torch.empty_like(values, dtype=dtype, memory_format=torch.contiguous_format)
@@ -230,7 +230,7 @@ class AddBroadcast(torch.autograd.Function):
         ctx: Any, values: Tensor, per_set: Tensor, offsets: Tensor, activation: plain.Activation | None
     ) -> Tensor:
         """Change the values in place."""
-        from . import kernels_fused as loops
+        from . import kernels_exp as loops
 
         single = values.dtype == torch.float32 or activation == "relu"  # in float64 torch has the faster tanh and exp
         code = loops.CODES[activation] if single else loops.CODES[None]
@@ -246,7 +246,7 @@ class AddBroadcast(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
         """Compute the gradients of the values, and their sums over each set."""
-        from . import kernels_fused as loops
+        from . import kernels_exp as loops
 
         offsets, result = ctx.saved_tensors
         if result is None or torch.is_grad_enabled():

@@ -6,9 +6,8 @@ compiled (numba), ``torch.ops.deepsets``              the same under `torch.comp
 plain torch (:mod:`~deepsets.nn.kernels_torch`)       the rest: small batches, other devices, export, `torch.func`
 ====================================================  =================================================================
 
-Measured on one core, forward + backward of 50,000 x 128 in sets of 300–500: max 4 ms compiled, 40–60 ms plain; sum 2 ms
-and 6 ms (`python -m benchmarks pooling` repeats it). Below `SMALL` numbers the plain form is as fast, since the call
-costs more than the arithmetic, and numba need not be imported.
+`python -m benchmarks pooling` compares them. Small batches stay in plain torch so that they do not import and compile
+anything; `SMALL` is a guess at where that stops paying, not a measured crossover.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def implementation() -> str:
     if not INSTALLED:
         return "torch (numba is not installed)"
     try:
-        from . import kernels_fused  # noqa: F401
+        from . import kernels_exp  # noqa: F401
     except Exception as error:  # numba refuses versions of NumPy and Python that it does not know
         return f"torch (numba cannot be imported: {error})"
     try:
@@ -158,7 +157,20 @@ def segment_max(values: Tensor, sets: Sets) -> Tensor:
 
 
 def segment_min(values: Tensor, sets: Sets) -> Tensor:
-    """Take the smallest value of each channel over the members of each set; otherwise as :func:`segment_max`."""
+    """Take the smallest value of each channel over the members of each set; otherwise as :func:`segment_max`.
+
+    Parameters
+    ----------
+    values : Tensor of shape (N, D)
+        Features of the members, in the order of the members (without element ids).
+    sets : Sets
+        The layout.
+
+    Returns
+    -------
+    Tensor of shape (B, D)
+        The minima; 0 for an empty set.
+    """
     return _extremum(values, sets, -1)
 
 

@@ -6,6 +6,6 @@ from .models import Served, load, served, words
 from .server import BackgroundHandler, JsonFormatter, check_address, serve
 
 __all__ = [
-    "BackgroundHandler", "JsonFormatter", "Limits", "RequestError", "Served", "check_address",
-    "create_app", "load", "serve", "served", "words",
+    "BackgroundHandler", "JsonFormatter", "Limits", "RequestError", "Served", "check_address", "create_app",
+    "load", "serve", "served", "words",
 ]  # fmt: skip

@@ -2,13 +2,15 @@
 
 from .arrays import as_tensor, flatten_arrays
 from .batch import Sets, collate
+from .interop import group_anndata
 from .selection import to_offsets
-from .tables import Grouped, group_anndata, group_frame, group_rows, is_missing
+from .tables import Grouped, as_frame, group_frame, group_rows, is_missing
 from .validation import check_finite
 
 __all__ = [
     "Grouped",
     "Sets",
+    "as_frame",
     "as_tensor",
     "check_finite",
     "collate",

@@ -20,9 +20,9 @@ class ArrowConversions(Ragged):
         Parameters
         ----------
         column : pyarrow array or chunked array, or any object with ``__arrow_c_stream__`` or ``__arrow_c_array__``
-            For example a polars Series, or a DuckDB relation or Hugging Face data set with one column. The type is a
-            list (large, fixed-size) of numbers, of lists of numbers of one length, or of structs of numbers, whose
-            fields become the features.
+            For example a polars Series, or a DuckDB relation with one column; of a Hugging Face data set
+            ``data.with_format("arrow")["points"][:]``. The type is a list (large, fixed-size) of numbers, of lists of
+            numbers of one length, or of structs of numbers, whose fields become the features.
         ensure_finite : bool, default=True
             Whether NaN and infinity are errors.
 

@@ -1,8 +1,8 @@
-"""Sets of other libraries: PyTorch Geometric, awkward arrays, folders of files."""
+"""Sets of other libraries: PyTorch Geometric, awkward arrays, AnnData, folders of files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from .arrays import as_tensor, flatten_arrays
 from .arrow import ArrowConversions
 from .selection import Selection, to_offsets
+from .tables import Grouped, group_rows
 
 _SUFFIXES = (".npy", ".h5", ".hdf5", ".pt", ".pth")
 
@@ -91,6 +92,26 @@ class InteropConversions(ArrowConversions, Selection):
         return ak.unflatten(ak.Array(sets.values.detach().numpy()), sets.sizes.numpy())
 
     @classmethod
+    def from_anndata(
+        cls, adata: Any, *, by: str | Sequence[str], obsm: str | None = None, layer: str | None = None
+    ) -> Self:
+        """Build a batch from an AnnData object: cells (observations) grouped into sets.
+
+        Parameters
+        ----------
+        adata : anndata.AnnData
+            Sets come in the order in which their key first appears in ``adata.obs``.
+        by : str or sequence of str
+            Column or columns of ``adata.obs`` that name the set of a cell, for example the donor.
+        obsm : str, optional
+            Use the matrix ``adata.obsm[obsm]``, for example "X_pca".
+        layer : str, optional
+            Use the matrix ``adata.layers[layer]`` (default: ``adata.X``).
+        """
+        table = group_anndata(adata, by, obsm=obsm, layer=layer)
+        return cls(torch.from_numpy(table.values), table.offsets)
+
+    @classmethod
     def from_files(cls, paths: str | Path | Iterable[str | Path], *, key: str | None = None) -> Self:
         """Build a batch from files that hold one set each.
 
@@ -113,6 +134,50 @@ class InteropConversions(ArrowConversions, Selection):
             found = [Path(p) for p in paths]
         values, offsets = flatten_arrays(_read(path, key) for path in found)
         return cls(values, offsets)
+
+
+def group_anndata(adata: Any, by: str | Sequence[str], *, obsm: str | None = None, layer: str | None = None) -> Grouped:
+    """Group the cells of an AnnData object into sets; see :meth:`Sets.from_anndata`.
+
+    Parameters
+    ----------
+    adata : AnnData
+        The cells.
+    by : str or sequence of str
+        Columns of ``adata.obs`` that identify the set.
+    obsm : str, optional
+        Key of ``adata.obsm`` with the features; by default ``adata.X``.
+    layer : str, optional
+        Key of ``adata.layers`` with the features.
+
+    Returns
+    -------
+    Grouped
+        With the values in the dtype of the matrix, or float32 if it holds integers.
+    """
+    keys = [by] if isinstance(by, str) else list(by)
+    for store, name, known in (
+        ("obs", keys, adata.obs),
+        ("obsm", [obsm], adata.obsm),
+        ("layers", [layer], adata.layers),
+    ):
+        for key in name:
+            if key is not None and key not in known:
+                raise ValueError(
+                    f"adata.{store} has no {key!r}; it has: {', '.join(map(str, known.keys())) or 'nothing'}."
+                )
+    if obsm is not None and layer is not None:
+        raise ValueError("give obsm or layer, not both.")
+    if not adata.n_obs:
+        raise ValueError("adata has no observations, so there are no sets.")
+    matrix = adata.obsm[obsm] if obsm is not None else adata.layers[layer] if layer is not None else adata.X
+    if matrix is None:
+        raise ValueError(f"adata has no X; choose one of obsm: {', '.join(adata.obsm.keys())}.")
+    rows, offsets = group_rows([np.asarray(adata.obs[key].to_numpy()) for key in keys], keys)
+    matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix  # a file opened in backed mode
+    values = matrix.to_numpy() if hasattr(matrix, "to_numpy") else matrix
+    values = values.tocsr()[rows].toarray() if hasattr(values, "tocsr") else np.asarray(values)[rows]
+    return Grouped(values if values.dtype.kind == "f" else values.astype(np.float32), offsets, rows)
 
 
 def _read(path: Path, key: str | None) -> Tensor:

@@ -132,8 +132,20 @@ class Selection(Ragged):
 
 
 def to_offsets(sizes: Tensor) -> Tensor:
-    """Convert the sizes of B sets, (B,), to their offsets, (B + 1,).
+    """Convert the sizes of sets to their offsets.
 
+    Parameters
+    ----------
+    sizes : Tensor of shape (B,)
+        Number of members of each set.
+
+    Returns
+    -------
+    Tensor of shape (B + 1,)
+        Where each set begins, and where the last one ends.
+
+    Examples
+    --------
     >>> to_offsets(torch.tensor([2, 0, 3])).tolist()
     [0, 2, 2, 5]
     """

@@ -13,7 +13,7 @@ from .ragged import Ragged
 
 
 class TableConversions(Ragged):
-    """Conversions from and to data frames and AnnData."""
+    """Conversions from and to data frames."""
 
     @classmethod
     def from_frame(
@@ -29,8 +29,9 @@ class TableConversions(Ragged):
 
         Parameters
         ----------
-        frame : pandas or polars DataFrame
-            Sets come in the order in which their key first appears. Features become torch's default dtype.
+        frame : pandas or polars DataFrame, or any table with ``__arrow_c_stream__``
+            For example a pyarrow Table, a DuckDB relation or a Hugging Face data set. Sets come in the order in which
+            their key first appears. Features become torch's default dtype.
         by : str or sequence of str
             Column or columns that name the set of a row.
         columns : sequence of str, optional
@@ -48,10 +49,8 @@ class TableConversions(Ragged):
         >>> [x.flatten().tolist() for x in Sets.from_frame(table, by="basket")]
         [[1.0, 3.0], [2.0]]
         """
-        keys = [by] if isinstance(by, str) else list(by)
-        features = list(columns) if columns is not None else None
-        if features is None:
-            features = [c for c in frame.columns if c not in keys and c != weights]
+        frame, keys = as_frame(frame), [by] if isinstance(by, str) else list(by)
+        features = [c for c in frame.columns if c not in keys and c != weights] if columns is None else list(columns)
         table = group_frame(frame, keys, features, extra=[weights] if weights else [])
         flat = torch.from_numpy(_numbers(frame, weights)[table.rows]) if weights else None
         dtype = torch.get_default_dtype()
@@ -61,26 +60,6 @@ class TableConversions(Ragged):
             weights=None if flat is None else flat.to(dtype),
             ensure_finite=ensure_finite,
         )
-
-    @classmethod
-    def from_anndata(
-        cls, adata: Any, *, by: str | Sequence[str], obsm: str | None = None, layer: str | None = None
-    ) -> Self:
-        """Build a batch from an AnnData object: cells (observations) grouped into sets.
-
-        Parameters
-        ----------
-        adata : anndata.AnnData
-            Sets come in the order in which their key first appears in ``adata.obs``.
-        by : str or sequence of str
-            Column or columns of ``adata.obs`` that name the set of a cell, for example the donor.
-        obsm : str, optional
-            Use the matrix ``adata.obsm[obsm]``, for example "X_pca".
-        layer : str, optional
-            Use the matrix ``adata.layers[layer]`` (default: ``adata.X``).
-        """
-        table = group_anndata(adata, by, obsm=obsm, layer=layer)
-        return cls(torch.from_numpy(table.values), table.offsets)
 
     def to_frame(
         self, *, by: str = "set", columns: Sequence[str] | None = None, keys: Sequence[Any] | None = None
@@ -139,6 +118,24 @@ class Grouped(NamedTuple):
     rows: np.ndarray
 
 
+def as_frame(table: Any) -> Any:
+    """Convert a table of any library to a pandas DataFrame; pandas and polars frames stay as they are.
+
+    Parameters
+    ----------
+    table : DataFrame, pyarrow Table, DuckDB relation, Hugging Face data set, …
+    """
+    if type(table).__module__.split(".")[0] in ("pandas", "polars"):
+        return table
+    if hasattr(table, "to_pandas"):
+        return table.to_pandas()
+    if hasattr(table, "__arrow_c_stream__"):
+        import pyarrow as pa
+
+        return pa.table(table).to_pandas()
+    raise ValueError(f"expected a table with named columns, found {type(table).__name__}.")
+
+
 def group_frame(frame: Any, by: Sequence[str], columns: Sequence[str], *, extra: Sequence[str] = ()) -> Grouped:
     """Group the rows of a data frame into sets.
 
@@ -173,45 +170,13 @@ def group_frame(frame: Any, by: Sequence[str], columns: Sequence[str], *, extra:
     return Grouped(np.stack([_numbers(frame, name)[rows] for name in columns], axis=1), offsets, rows)
 
 
-def group_anndata(adata: Any, by: str | Sequence[str], *, obsm: str | None = None, layer: str | None = None) -> Grouped:
-    """Group the cells of an AnnData object into sets; see :meth:`Sets.from_anndata`.
-
-    Returns
-    -------
-    Grouped
-        With the values in the dtype of the matrix, or float32 if it holds integers.
-    """
-    keys = [by] if isinstance(by, str) else list(by)
-    for store, name, known in (
-        ("obs", keys, adata.obs),
-        ("obsm", [obsm], adata.obsm),
-        ("layers", [layer], adata.layers),
-    ):
-        for key in name:
-            if key is not None and key not in known:
-                raise ValueError(
-                    f"adata.{store} has no {key!r}; it has: {', '.join(map(str, known.keys())) or 'nothing'}."
-                )
-    if obsm is not None and layer is not None:
-        raise ValueError("give obsm or layer, not both.")
-    if not adata.n_obs:
-        raise ValueError("adata has no observations, so there are no sets.")
-    matrix = adata.obsm[obsm] if obsm is not None else adata.layers[layer] if layer is not None else adata.X
-    if matrix is None:
-        raise ValueError(f"adata has no X; choose one of obsm: {', '.join(adata.obsm.keys())}.")
-    rows, offsets = group_rows([np.asarray(adata.obs[key].to_numpy()) for key in keys], keys)
-    values = matrix.to_numpy() if hasattr(matrix, "to_numpy") else matrix
-    values = values.tocsr()[rows].toarray() if hasattr(values, "tocsr") else np.asarray(values)[rows]
-    return Grouped(values if values.dtype.kind == "f" else values.astype(np.float32), offsets, rows)
-
-
 def group_rows(keys: Sequence[np.ndarray], names: Sequence[str]) -> tuple[np.ndarray, torch.Tensor]:
     """Group rows with equal keys; groups, and rows in a group, stay in order of appearance.
 
     Parameters
     ----------
     keys : sequence of ndarray
-        One or more columns of equal length. Values are equal if Python says so: 1 and "1" are two sets.
+        One or more columns of equal length. Values are compared with ``==``: 1 and "1" are two sets.
     names : sequence of str
         Names of the columns, for error messages.
 

@@ -30,7 +30,8 @@ def after_two(_):
         os.kill(os.getpid(), signal.SIGKILL)
 
 net = pickle.loads(Path(sys.argv[1]).read_bytes())
-distributed.pool(net, sys.argv[2], sys.argv[3], by="box", engine=distributed.Engine(workers=1), part_size=50, progress=after_two)
+options = {"by": "box", "engine": distributed.Engine(workers=1), "part_size": 50}
+distributed.pool(net, sys.argv[2], sys.argv[3], progress=after_two, **options)
 """
 
 
@@ -102,7 +103,9 @@ def test_killed_workers_are_replaced_and_the_states_are_the_same(tmp_path):
             killed.append(child.pid)
 
     engine = distributed.Engine(workers=2)
-    facts = distributed.pool(model(["max", "std"]), table, tmp_path / "o.parquet", engine=engine, progress=kill, **options)
+    facts = distributed.pool(
+        model(["max", "std"]), table, tmp_path / "o.parquet", engine=engine, progress=kill, **options
+    )
     assert len(killed) == 3 and facts["members"] == 2000
     assert (tmp_path / "o.parquet").read_bytes() == (tmp_path / "alone.parquet").read_bytes()
 

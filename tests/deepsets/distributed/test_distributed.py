@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import deepsets
-from deepsets import distributed
-from deepsets import nn
+from deepsets import distributed, nn
 from deepsets.cli import app
 from deepsets.distributed import local
-from deepsets.io import row_groups
 from deepsets.estimators import MemberRegressor, SetClassifier, SetRegressor
+from deepsets.io import row_groups
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
@@ -97,7 +96,9 @@ def test_the_answer_knows_neither_order_nor_partitions(tmp_path_factory, data):
     cuts = data.draw(st.lists(st.integers(0, n), max_size=4), "cuts")
     here = tmp_path_factory.mktemp("any")
     group, part = data.draw(st.integers(1, 20), "row group"), data.draw(st.integers(1, 60), "part")
-    distributed.predict(net, shards(other, here / "rows", cuts, group), here / "o.parquet", by="box", engine=ALONE, part_size=part)
+    distributed.predict(
+        net, shards(other, here / "rows", cuts, group), here / "o.parquet", by="box", engine=ALONE, part_size=part
+    )
     close(pd.read_parquet(here / "o.parquet"), in_memory(net, frame))
 
 
@@ -170,7 +171,9 @@ def test_new_rows_are_added_to_old_states_and_taken_away_again(tmp_path):
     distributed.pool(net, new, tmp_path / "back.parquet", merge=tmp_path / "both.parquet", remove=True, **options)
     distributed.predict(net, tmp_path / "back.parquet", tmp_path / "again.parquet", engine=ALONE)
     close(pd.read_parquet(tmp_path / "again.parquet"), in_memory(net, frame[:120]))
-    nothing = distributed.pool(net, old, tmp_path / "none.parquet", merge=tmp_path / "back.parquet", remove=True, **options)
+    nothing = distributed.pool(
+        net, old, tmp_path / "none.parquet", merge=tmp_path / "back.parquet", remove=True, **options
+    )
     assert (nothing["sets"], nothing["members"]) == (9, 0)
     distributed.predict(net, tmp_path / "none.parquet", tmp_path / "empty.parquet", engine=ALONE)
     empty = net(deepsets.Sets.from_list([torch.zeros(0, 3)]))[0, 0].item()
@@ -206,7 +209,9 @@ def test_models_that_need_whole_sets(tmp_path):
         distributed.predict(net, together, tmp_path / "o.parquet", overwrite=True, **options)
         found = pd.read_parquet(tmp_path / "o.parquet")
         close(found, in_memory(net, frame.sort_values("box", kind="stable")))
-        with pytest.raises(ValueError, match=r"rows of set 'b\d' are not neighbours in one file.*Sort the table by 'box'"):
+        with pytest.raises(
+            ValueError, match=r"rows of set 'b\d' are not neighbours in one file.*Sort the table by 'box'"
+        ):
             distributed.predict(net, mixed, tmp_path / "p.parquet", **options)
         with pytest.raises(ValueError, match=message):
             distributed.pool(net, together, tmp_path / "p.parquet", **options)

@@ -61,7 +61,9 @@ def test_the_best_of_all_parts_are_the_best_of_all(expander, data, tmp_path_fact
     folder = tmp_path_factory.mktemp("candidates")
     cuts = data.draw(st.lists(st.integers(0, n), max_size=3), "cuts")
     table = files(names, matrix, folder / "t", cuts, vectors=data.draw(st.booleans(), "one column of vectors"))
-    found = distributed.expand(expander, KNOWN[0][:3], table, k, element="name", part_size=10, engine=ALONE, exclude=["c99"])
+    found = distributed.expand(
+        expander, KNOWN[0][:3], table, k, element="name", part_size=10, engine=ALONE, exclude=["c99"]
+    )
     whole = expander.score(KNOWN[0][:3], matrix)
     allowed = [i for i in range(n) if names[i] not in KNOWN[0][:3]]
     wanted = sorted(allowed, key=lambda i: (-whole[i], i))[:k]
@@ -119,5 +121,5 @@ def test_the_commands_of_the_page(tmp_path, monkeypatch):
         if line.startswith("expand"):
             shutil.rmtree("shards")
             files(*songs, tmp_path / "shards", [20], name="song")
-        command = line.replace("--engine ray --address auto", "")  # the engine is tested in test_scale_ray.py
-        run(*shlex.split(command), *(["--overwrite"] if command.endswith("answers.parquet") else []))
+        command = line.replace("--engine ray --address auto", "")  # the engine is tested in test_ray.py
+        run(*shlex.split(command), *(["--overwrite"] if command.endswith("predictions.parquet") else []))

@@ -166,7 +166,7 @@ def test_fitting_and_asking_leave_the_global_generators_alone(kind):
     assert np.random.get_state()[1].tolist() == before[1]  # noqa: NPY002
 
 
-def test_what_was_learnt_is_written_where_scikit_learn_writes_it():
+def test_what_was_learned_is_written_where_scikit_learn_writes_it():
     X = clouds()
     assert small(SetRegressor).n_features_in_ == 3
     assert small(SetClassifier).classes_.tolist() == ["narrow", "wide"]
@@ -300,7 +300,7 @@ def test_tokens_are_embedded_whatever_they_are(kind):
 
 
 @pytest.mark.parametrize("kind", [SetRegressor, MemberRegressor])
-def test_several_targets_are_learnt_at_once(kind):
+def test_several_targets_are_learned_at_once(kind):
     X = clouds()
     y = [np.stack([x[:, 0], 100 + 50 * x[:, 1]], 1) for x in X]
     y = np.stack([part.mean(0) for part in y]) if kind is SetRegressor else y
@@ -390,14 +390,16 @@ def test_a_folder_is_taken_up_by_the_same_fit_and_refused_to_another(tmp_path):
     assert not np.array_equal(moved, first)
 
 
-def test_early_stopping_keeps_the_best_weights():
+@pytest.mark.parametrize("kind", [SetRegressor, MemberRegressor])
+def test_early_stopping_keeps_the_best_weights(kind):
     X = clouds(40)
-    estimator = make(SetRegressor, **{"epochs": 60}, early_stopping=True, patience=2, learning_rate=0.05)
-    history = estimator.fit(X, targets(SetRegressor, X)).history_
+    estimator = make(kind, epochs=60, early_stopping=True, patience=2, learning_rate=0.05)
+    history = estimator.fit(X, targets(kind, X)).history_
     assert len(history) < 60
     assert all("validation" in row for row in history)
-    with pytest.raises(ValueError, match=r"early stopping holds out 15% of the sets, but 2 sets are too few"):
-        clone(estimator).fit(X[:2], [1.0, 2.0])
+    if kind is MemberRegressor:
+        with pytest.raises(ValueError, match=r"early stopping holds out 15% of the sets, but 2 sets are too few"):
+            clone(estimator).fit(X[:2], targets(kind, X[:2]))
 
 
 # ---------------------------------------------------------------------------------------------- symmetry, explain
@@ -496,7 +498,7 @@ def test_missing_labels_of_every_library_are_understood():
             assert getattr(estimator, "classes_", np.array([0, 1])).tolist() == [0, 1]
 
 
-# ----------------------------------------------------------------------------------------------- what is learnt
+# ----------------------------------------------------------------------------------------------- what is learned
 
 
 def summary(X) -> np.ndarray:
@@ -567,7 +569,7 @@ def refused(kind, X, y, message: str, **options) -> None:
         make(kind, **options).fit(X, y)
 
 
-def test_targets_that_cannot_be_learnt_from_are_refused():
+def test_targets_that_cannot_be_learned_from_are_refused():
     X = clouds(4)
     frame = table(X)
     refused(SetRegressor, X, None, "y is needed: one target for each set")
@@ -586,7 +588,7 @@ def test_targets_that_cannot_be_learnt_from_are_refused():
     refused(SetRegressor, frame.assign(z=np.nan), "z", "the target of set 0 is not a finite number", by="cluster")
 
 
-def test_labels_that_cannot_be_learnt_from_are_refused():
+def test_labels_that_cannot_be_learned_from_are_refused():
     X = clouds(4)
     refused(SetClassifier, X, ["a"] * 4, "needs at least two classes, found one class: 'a'")
     refused(SetClassifier, X, ["a", None, "b", "b"], "set 1 has no class")
@@ -615,15 +617,13 @@ def test_sample_weights_are_checked():
         make(SetRegressor).fit(X, y, sample_weight=[1, 1, 1])
     with pytest.raises(ValueError, match="numbers not below 0"):
         make(SetRegressor).fit(X, y, sample_weight=[1, 1, -1, 1])
-    with pytest.raises(ValueError, match="all sample weights are 0"):
+    with pytest.raises(ValueError, match="sample_weight is zero for all sets"):
         make(SetRegressor).fit(X, y, sample_weight=np.zeros(4))
 
 
-def test_features_that_are_no_numbers_are_refused():
+def test_members_that_cannot_be_read_are_refused():
     X = clouds(4)
     y = targets(SetRegressor, X)
-    frame = table(X).assign(b="red")
-    refused(SetRegressor, frame, y, "column 'b' must hold numbers, but row 0 is 'red'", by="cluster")
     refused(SetRegressor, [[["red", 1.0]]] * 4, y, "set 0 cannot be read as an array of numbers")
     refused(SetRegressor, ["red", "blue"], [1.0, 2.0], "set 0 is the string 'red'; wanted a list of tokens")
     refused(SetRegressor, [1.0, 2.0], [1.0, 2.0], r"X is a list of single values \(1.0, …\)")
@@ -639,7 +639,9 @@ def test_shapes_that_are_no_sets_are_refused():
     )
     refused(SetRegressor, table(X), y, r"name the column that identifies the set.*Columns: a, b, c, cluster")
     refused(SetRegressor, table(X)[:0], [], "the table has no rows, so there are no sets", by="cluster")
-    refused(SetRegressor, pa.table({"members": [[1.0]]}), y, r"X is an Arrow table: give its list column.*members")
+    refused(
+        SetRegressor, pa.table({"members": [[1.0]]}), y, r"X is a table with one row per member: .*Columns: members"
+    )
 
 
 def test_one_set_is_too_few_for_sets_and_enough_for_members():
@@ -653,7 +655,7 @@ def test_one_set_is_too_few_for_sets_and_enough_for_members():
 def test_other_features_than_those_of_the_fit_are_refused(fitted, kind):
     with pytest.raises(ValueError, match=rf"X has members with 2 features, but {kind.__name__} was fitted with 3"):
         fitted[kind].predict(clouds(2, features=2))
-    with pytest.raises(ValueError, match="X holds tokens, but the estimator was fitted with 3 features"):
+    with pytest.raises(ValueError, match=r"X holds tokens, but .* was fitted with 3 features"):
         fitted[kind].predict([["a"]])
 
 
@@ -664,37 +666,29 @@ def test_a_missing_column_and_an_unknown_token_are_named():
     with pytest.raises(ValueError, match="the table has no column 'b'; it has: a, c, cluster"):
         estimator.predict(frame[["a", "c", "cluster"]])
     words = make(SetRegressor).fit([["apple", "pear"], ["plum"], ["pear"]], [1.0, 2.0, 3.0])
-    with pytest.raises(ValueError, match=r"set 1 holds 'aple', which is not in the vocabulary.*Near it: apple"):
+    with pytest.warns(UserWarning, match="1 of 2 values in 'token', for example 'aple'"):
         words.predict([["pear"], ["aple"]])
-    with pytest.raises(ValueError, match="X holds numbers, but the estimator was fitted with tokens"):
+    with pytest.raises(ValueError, match=r"X holds numbers, but .* was fitted with tokens"):
         words.predict(X)
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_missing_features_are_named_or_imputed(kind):
+def test_missing_features_are_read_as_gaps(kind):
     X = clouds()
     y = targets(kind, X)
     X[3] = X[3].copy()
     X[3][1, 2] = np.nan
-    refused(kind, X, y, r"1 features are missing \(NaN\), the first in set 3, member 1, feature 2: .*impute=True")
-    estimator = make(kind, impute=True).fit(X, y)
+    estimator = make(kind).fit(X, y)
     assert np.isfinite(answers(estimator, X)).all()
-    with pytest.raises(ValueError, match="NaN"):
-        small(kind).predict(X)
+    assert estimator.encoder_.gaps.tolist() == [2]
+    assert np.isfinite(answers(small(kind), X)).all()  # also where fit saw no gap
 
 
-def test_a_missing_feature_of_a_table_is_named_by_its_column():
-    X = clouds(4)
-    frame = table(X)
-    frame.loc[2, "b"] = np.nan
-    refused(SetRegressor, frame, targets(SetRegressor, X), "set 2, member 0, feature 'b'", by="cluster")
-
-
-def test_infinite_features_are_refused_even_when_missing_ones_are_not():
+def test_infinite_features_are_refused():
     X = clouds(4)
     y = targets(SetRegressor, X)
     X[2][0, 1] = np.inf
-    refused(SetRegressor, X, y, "features must be finite: set 2, element 0", impute=True)
+    refused(SetRegressor, X, y, r"features must be finite or missing \(NaN\): set 2, member 0, feature 1 is inf")
 
 
 def test_empty_sets_have_answers():

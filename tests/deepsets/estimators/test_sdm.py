@@ -9,7 +9,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 
 from deepsets import Sets
-from deepsets.estimators.sdm import SupportDistributionMachine, _mean_kernel
+from deepsets.estimators import SupportDistributionMachine
+from deepsets.estimators.mean_embedding import mean_kernel
 
 ONE = {"octaves": (0, 0), "widths": (1.0,), "ridges": (1e-3,), "random_state": 0}
 
@@ -32,7 +33,7 @@ def test_the_mean_kernel_equals_the_double_loop(sizes, bandwidth):
     rng = np.random.default_rng(len(sizes))
     a = [rng.normal(size=(n, 2)) for n in sizes]
     b = [rng.normal(size=(n, 2)) for n in (3, 1)]
-    fast = _mean_kernel(*(Sets.from_list([torch.tensor(x) for x in s]) for s in (a, b)), bandwidth)
+    fast = mean_kernel(*(Sets.from_list([torch.tensor(x) for x in s]) for s in (a, b)), bandwidth)
     np.testing.assert_allclose(fast, slow_kernel(a, b, bandwidth), atol=1e-6)
 
 
@@ -120,5 +121,5 @@ def test_bad_input_is_named():
         machine.fit(X[:1], y[:1])
     with pytest.raises(ValueError, match="target of set 2 is not a finite number"):
         machine.fit(X, [1, 2, np.nan, 3, 4])
-    with pytest.raises(ValueError, match="members with 1 features, but the machine was fitted with 2"):
+    with pytest.raises(ValueError, match="members with 1 features, but SupportDistributionMachine was fitted with 2"):
         machine.fit(X, y).predict([x[:, :1] for x in X])

@@ -42,12 +42,12 @@ def oracle(name: str, module: nn.Pooling | None, x: torch.Tensor, w: torch.Tenso
         return torch.quantile(x, torch.tensor(module.q, dtype=x.dtype), dim=0).flatten()
     assert name == "sorted"
     ordered, knots = x.sort(0).values, module.weight
-    answer = torch.zeros_like(x[0])
+    output = torch.zeros_like(x[0])
     for k in range(n):
         place = k / max(n - 1, 1) * (len(knots) - 1)
         low = min(math.floor(place), len(knots) - 2)
-        answer = answer + ordered[k] * (knots[low] + (place - low) * (knots[low + 1] - knots[low])) / n
-    return answer
+        output = output + ordered[k] * (knots[low] + (place - low) * (knots[low + 1] - knots[low])) / n
+    return output
 
 
 def seeds(module: nn.SeedAttentionPooling, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:

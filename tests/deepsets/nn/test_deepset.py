@@ -1,4 +1,4 @@
-"""The invariant model against the loop it stands for; conditioning, states, and the same numbers in any batch."""
+"""The invariant model against a plain loop; conditioning, states, and the same numbers in any batch."""
 
 import pytest
 import torch
@@ -37,7 +37,7 @@ def make(pool="sum", condition=None, size=False, dtype=torch.float64) -> nn.Deep
 
 def loop(model: nn.DeepSet, pool: str | tuple[str, ...], sets: Sets, z: torch.Tensor | None) -> torch.Tensor:
     """Compute ρ(pool φ(x|z), log(1 + n), z), one member after another."""
-    answers = []
+    outputs = []
     for b, (x, w) in enumerate(pairs(sets)):
         inner = [torch.cat([m, z[b]]) if model.condition in ("phi", "both") else m for m in x]
         latent = torch.stack([model.phi(m) for m in inner]) if inner else x.new_zeros(0, LATENT)
@@ -46,8 +46,8 @@ def loop(model: nn.DeepSet, pool: str | tuple[str, ...], sets: Sets, z: torch.Te
             parts.append(torch.log1p(w.sum())[None])
         if model.condition in ("rho", "both"):
             parts.append(z[b])
-        answers.append(model.rho(torch.cat(parts)))
-    return torch.stack(answers)
+        outputs.append(model.rho(torch.cat(parts)))
+    return torch.stack(outputs)
 
 
 def context(sets: Sets, condition: str | None) -> torch.Tensor | None:
@@ -89,10 +89,10 @@ def test_the_last_map_of_phi_may_run_after_the_pooling(condition, pool, sets):
     late, plain = make(pool, condition, size=True), make(pool, condition, size=True)
     plain.phi = Opaque(plain.phi)
     z = context(sets, condition)
-    answers = late(sets, z), plain(sets, z)
-    assert_near(*answers, 10)
-    for answer in answers:
-        answer.square().sum().backward()
+    outputs = late(sets, z), plain(sets, z)
+    assert_near(*outputs, 10)
+    for output in outputs:
+        output.square().sum().backward()
     for a, b in zip(late.parameters(), plain.parameters(), strict=True):
         assert_near(a.grad, b.grad, 100)
 
@@ -171,13 +171,13 @@ def test_a_few_sets_do_not_send_all_stored_elements_through_phi():
 @settings(max_examples=4)
 def test_states_decode_to_the_output_and_merge_to_the_union(condition, size, pool, sets, data):
     model, z = make(pool, condition, size), context(sets, condition)
-    wanted, factor = model(sets, z), 1e6 if pool == "std" else 10
-    assert_near(model.decode(model.encode(sets), z), wanted, factor)
+    expected, factor = model(sets, z), 1e6 if pool == "std" else 10
+    assert_near(model.decode(model.encode(sets), z), expected, factor)
     mask = data.draw(st.lists(st.booleans(), min_size=sets.total, max_size=sets.total))
     mask = torch.tensor(mask, dtype=torch.bool)
     merged = model.encode(keep(sets, mask)) + model.encode(keep(sets, ~mask))
-    assert_near(model.decode(merged, z), wanted, factor)
-    assert_near(model.decode(model.state(dict(merged.parts)), z), wanted, factor)
+    assert_near(model.decode(merged, z), expected, factor)
+    assert_near(model.decode(model.state(dict(merged.parts)), z), expected, factor)
 
 
 @pytest.mark.parametrize("pool", ["sum", "mean", "sqrt", "std"])

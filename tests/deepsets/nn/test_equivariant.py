@@ -27,12 +27,12 @@ def test_every_form_equals_its_formula_on_each_set(form, pool, sets):
     assert torch.equal(out.offsets, sets.offsets)
     for b, (x, y) in enumerate(zip(sets, out, strict=True)):
         if form == "full":
-            wanted = x @ layer.member.weight.T - pooled[b] @ layer.context.weight.T + layer.member.bias
+            expected = x @ layer.member.weight.T - pooled[b] @ layer.context.weight.T + layer.member.bias
         elif form == "factored":
-            wanted = (x - pooled[b]) @ layer.member.weight.T + layer.member.bias
+            expected = (x - pooled[b]) @ layer.member.weight.T + layer.member.bias
         else:
-            wanted = layer.scale * x + layer.context_scale * pooled[b]
-        assert_near(y, wanted, 10)
+            expected = layer.scale * x + layer.context_scale * pooled[b]
+        assert_near(y, expected, 10)
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def test_an_activation_within_the_layer_equals_the_activation_after_it(activatio
     after = getattr(torch.nn.functional, activation)
     x = torch.randn(6, WIDTH, dtype=torch.float64, requires_grad=True)
     sets = Sets(x, torch.tensor([0, 4, 4, 6]))
-    found, wanted = within(sets).values, after(plain(sets).values)
-    assert_near(found, wanted)
-    assert_near(*(torch.autograd.grad(y.square().sum(), x)[0] for y in (found, wanted)))
+    found, expected = within(sets).values, after(plain(sets).values)
+    assert_near(found, expected)
+    assert_near(*(torch.autograd.grad(y.square().sum(), x)[0] for y in (found, expected)))
 
 
 def test_a_new_channel_layer_is_the_identity():

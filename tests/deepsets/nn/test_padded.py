@@ -58,11 +58,12 @@ def test_a_partly_missing_element_is_an_error():
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # sbi and what it imports warn
-def test_a_deep_set_is_the_embedding_network_of_sbi():
+def test_a_deep_set_is_the_embedding_network_of_sbi(tmp_path, monkeypatch):
     inference = pytest.importorskip("sbi.inference")
     from sbi.neural_nets import posterior_nn
     from torch.distributions import MultivariateNormal
 
+    monkeypatch.chdir(tmp_path)  # sbi writes its logs there
     torch.manual_seed(0)
     theta = torch.randn(300, 1)
     x = theta[:, None] + 0.3 * torch.randn(300, 8, 1)

@@ -76,8 +76,8 @@ def test_a_weight_of_k_is_the_member_k_times_and_a_weight_of_0_is_absence(name, 
         ]
     )
     module = make_pooling(name, sets.dtype)
-    found, wanted = module(weighted), module(repeated)
-    assert_near(found.square() if name == "std" else found, wanted.square() if name == "std" else wanted, 5)
+    found, expected = module(weighted), module(repeated)
+    assert_near(found.square() if name == "std" else found, expected.square() if name == "std" else expected, 5)
 
 
 @pytest.mark.parametrize("name", ["logsumexp", "gated", "seeds", "max", "min"])
@@ -86,9 +86,9 @@ def test_an_absent_member_far_above_the_others_changes_nothing(name):
     x = torch.randn(3, WIDTH, dtype=torch.float64)
     far = torch.cat([x, torch.full((1, WIDTH), 1e4, dtype=x.dtype), torch.full((1, WIDTH), -1e4, dtype=x.dtype)])
     far.requires_grad_()
-    answer = module(Sets.from_list([far], weights=[[1, 1, 1, 0, 0]]))
-    assert_near(answer, module(Sets.from_list([x])))
-    answer.sum().backward()
+    output = module(Sets.from_list([far], weights=[[1, 1, 1, 0, 0]]))
+    assert_near(output, module(Sets.from_list([x])))
+    output.sum().backward()
     assert bool(far.grad.isfinite().all())
     assert bool((far.grad[3:] == 0).all())
 
@@ -187,7 +187,7 @@ def test_a_set_is_pooled_to_the_same_bits_alone_and_in_any_batch(name, sets, dat
 
 
 def batch(x: torch.Tensor, w: torch.Tensor | None = None, *, index: bool = False) -> Sets:
-    """Sets of 3, 0, 1 and 2 members of six rows; with `index`, of four rows of which some stand in two sets."""
+    """Sets of 3, 0, 1 and 2 members of six rows; with `index`, of four rows of which some are in two sets."""
     which = torch.tensor([0, 1, 2, 2, 3, 0]) if index else None
     return Sets(x, torch.tensor([0, 3, 3, 4, 6]), which, w)
 
@@ -250,15 +250,15 @@ def test_the_gradient_of_an_extreme_equals_that_of_torch(sets):
         slow = sum(
             (getattr(m, f"a{name}")(0) * s).sum() for m, s in zip(sets.with_values(x), scale, strict=True) if len(m)
         )
-        (wanted,) = torch.autograd.grad(slow, x) if sets.total else (torch.zeros_like(x),)
-        assert_near(found, wanted)
+        (expected,) = torch.autograd.grad(slow, x) if sets.total else (torch.zeros_like(x),)
+        assert_near(found, expected)
 
 
 def test_an_extreme_over_more_members_than_one_block_has_the_gradient_of_torch():
     x = torch.randn(70_000, 8).round(decimals=2).requires_grad_()  # 2 MB: three blocks, with ties across them
     (found,) = torch.autograd.grad(nn.MaxPooling()(Sets(x, torch.tensor([0, 69_999, 70_000]))).sum(), x)
-    (wanted,) = torch.autograd.grad(x[:69_999].amax(0).sum() + x[69_999:].sum(), x)
-    assert_near(found, wanted)
+    (expected,) = torch.autograd.grad(x[:69_999].amax(0).sum() + x[69_999:].sum(), x)
+    assert_near(found, expected)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from tests.deepsets.nn.oracles import WIDTH
 def test_a_sequence_takes_set_layers_and_plain_modules():
     first, last = nn.Equivariant(WIDTH, 8), torch.nn.Linear(8, 2)
     sets = Sets.from_list([torch.randn(3, WIDTH), torch.randn(2, WIDTH)])
-    wanted = last(first(sets).values.relu())
-    assert torch.equal(nn.SetSequential(first, torch.nn.ReLU(), last)(sets).values, wanted)
+    expected = last(first(sets).values.relu())
+    assert torch.equal(nn.SetSequential(first, torch.nn.ReLU(), last)(sets).values, expected)
 
 
 def test_a_network_needs_two_widths():

@@ -29,8 +29,8 @@ def test_the_merged_state_of_two_parts_is_the_state_of_the_whole(name, halves_of
     module = make_pooling(name, halves_of[0].dtype)
     whole, a, b = states(module, *halves_of)
     for merged in (a + b, b + a):
-        found, wanted = merged.finish(), whole.finish()
-        assert_near(found.square() if name == "std" else found, wanted.square() if name == "std" else wanted, 10)
+        found, expected = merged.finish(), whole.finish()
+        assert_near(found.square() if name == "std" else found, expected.square() if name == "std" else expected, 10)
 
 
 @pytest.mark.parametrize("name", [*LINEAR, "std"])
@@ -39,9 +39,9 @@ def test_removing_elements_leaves_the_rest(name, halves_of):
     if halves_of[0].weights is not None:  # multiplicities: fractions leave a count that is not exactly 0
         halves_of = [Sets(s.values, s.offsets, None, s.weights.ceil()) for s in halves_of]
     whole, a, b = states(make_pooling(name, halves_of[0].dtype), *halves_of)
-    found, wanted = (whole - b).finish(), a.finish()
+    found, expected = (whole - b).finish(), a.finish()
     factor = 10 * max(1.0, float(halves_of[0].values.abs().max() ** 2)) if halves_of[0].total else 1
-    assert_near(found.square() if name == "std" else found, wanted.square() if name == "std" else wanted, factor)
+    assert_near(found.square() if name == "std" else found, expected.square() if name == "std" else expected, factor)
 
 
 @pytest.mark.parametrize("name", [*LINEAR, "std"])

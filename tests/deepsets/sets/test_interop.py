@@ -1,13 +1,15 @@
-"""Sets of PyTorch Geometric, awkward arrays and folders of files, against the real packages."""
+"""Sets of PyTorch Geometric, awkward arrays, AnnData and folders of files, against the real packages."""
 
 import h5py
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deepsets import Sets
+from deepsets.sets import group_anndata
 from tests.strategies import assert_same, ragged_batches
 
 # --------------------------------------------------------------------------------------- PyTorch Geometric
@@ -176,3 +178,62 @@ def test_groups_of_an_hdf5_file_are_not_sets(tmp_path):
     with pytest.raises(ValueError, match=r"'slide' is a group with features; name a data set in it"):
         Sets.from_files(tmp_path, key="slide")
     assert Sets.from_files(tmp_path, key="slide/features").sizes.tolist() == [2]
+
+
+# ------------------------------------------------------------------------------------------------- AnnData
+
+
+def cells():
+    anndata = pytest.importorskip("anndata")
+    sparse = pytest.importorskip("scipy.sparse")
+    counts = np.arange(12, dtype=np.float32).reshape(4, 3)
+    obs = pd.DataFrame({"donor": pd.Categorical(["b", "a", "b", "b"]), "day": [1, 1, 1, 2]}, index=list("wxyz"))
+    adata = anndata.AnnData(sparse.csr_matrix(counts), obs=obs)
+    adata.obsm["X_pca"] = -counts[:, :2].astype(np.float64)
+    adata.layers["raw"] = counts.astype(np.int64) * 2
+    return adata, counts
+
+
+def test_cells_of_a_donor_become_a_set():
+    adata, counts = cells()
+    sets = Sets.from_anndata(adata, by="donor")
+    assert [x.tolist() for x in sets] == [counts[[0, 2, 3]].tolist(), counts[[1]].tolist()]
+    assert Sets.from_anndata(adata, by=["donor", "day"]).sizes.tolist() == [2, 1, 1]
+    assert Sets.from_anndata(adata, by="donor", layer="raw").values.tolist() == (2 * counts[[0, 2, 3, 1]]).tolist()
+
+
+def test_an_embedding_of_the_cells_can_be_chosen():
+    adata, counts = cells()
+    grouped = group_anndata(adata, "donor", obsm="X_pca")
+    assert grouped.values.tolist() == (-counts[[0, 2, 3, 1], :2]).tolist()
+    assert grouped.values.dtype == np.float64
+    assert (grouped.rows.tolist(), grouped.offsets.tolist()) == ([0, 2, 3, 1], [0, 3, 4])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"by": "sex"}, r"adata.obs has no 'sex'; it has: donor, day"),
+        ({"by": "donor", "obsm": "X_umap"}, r"adata.obsm has no 'X_umap'; it has: X_pca"),
+        ({"by": "donor", "layer": "norm"}, r"adata.layers has no 'norm'; it has: raw"),
+        ({"by": "donor", "layer": "raw", "obsm": "X_pca"}, r"give obsm or layer, not both"),
+    ],
+)
+def test_what_anndata_does_not_hold_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Sets.from_anndata(cells()[0], **arguments)
+
+
+def test_cells_without_a_donor_are_refused():
+    adata, _ = cells()
+    adata.obs["donor"] = pd.Categorical(["a", None, "a", "a"])
+    with pytest.raises(ValueError, match=r"row 1 has no value in the set column 'donor'"):
+        Sets.from_anndata(adata, by="donor")
+
+
+def test_cells_in_a_file_are_read_in_backed_mode(tmp_path):
+    adata, counts = cells()
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    backed = pytest.importorskip("anndata").read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    assert Sets.from_anndata(backed, by="donor").values.tolist() == counts[[0, 2, 3, 1]].tolist()
+    backed.file.close()

@@ -29,8 +29,8 @@ def test_a_batch_counts_its_sets_and_elements(three):
 
 @given(ragged_batches(weights=True))
 def test_counts_are_the_sums_of_the_weights_in_the_dtype_of_the_values(sets):
-    wanted = torch.stack([w.sum() for _, w in pairs(sets)])
-    torch.testing.assert_close(sets.counts, wanted)
+    expected = torch.stack([w.sum() for _, w in pairs(sets)])
+    torch.testing.assert_close(sets.counts, expected)
     mixed = Sets(sets.values, sets.offsets, sets.element_ids, sets.weights.float())
     assert mixed.counts.dtype == sets.dtype
 

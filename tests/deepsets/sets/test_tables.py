@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepsets import Sets
-from deepsets.sets import group_anndata, group_rows, is_missing
+from deepsets.sets import group_rows, is_missing
 from tests.strategies import assert_same, ragged_batches
 
 frames = pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
@@ -162,52 +162,27 @@ def test_grouping_no_rows_gives_no_groups():
     assert (rows.tolist(), offsets.tolist()) == ([], [0])
 
 
-# ------------------------------------------------------------------------------------------------- AnnData
+# ------------------------------------------------------------------------------------- tables of other libraries
+
+TABLE = {"g": ["b", "a", "b"], "x": [1.0, 2.0, 3.0]}
 
 
-def cells():
-    anndata = pytest.importorskip("anndata")
-    sparse = pytest.importorskip("scipy.sparse")
-    counts = np.arange(12, dtype=np.float32).reshape(4, 3)
-    obs = pd.DataFrame({"donor": pd.Categorical(["b", "a", "b", "b"]), "day": [1, 1, 1, 2]}, index=list("wxyz"))
-    adata = anndata.AnnData(sparse.csr_matrix(counts), obs=obs)
-    adata.obsm["X_pca"] = -counts[:, :2].astype(np.float64)
-    adata.layers["raw"] = counts.astype(np.int64) * 2
-    return adata, counts
+def test_an_arrow_table_is_read():
+    pa = pytest.importorskip("pyarrow")
+    assert [x.flatten().tolist() for x in Sets.from_frame(pa.table(TABLE), by="g")] == [[1, 3], [2]]
 
 
-def test_cells_of_a_donor_become_a_set():
-    adata, counts = cells()
-    sets = Sets.from_anndata(adata, by="donor")
-    assert [x.tolist() for x in sets] == [counts[[0, 2, 3]].tolist(), counts[[1]].tolist()]
-    assert Sets.from_anndata(adata, by=["donor", "day"]).sizes.tolist() == [2, 1, 1]
-    assert Sets.from_anndata(adata, by="donor", layer="raw").values.tolist() == (2 * counts[[0, 2, 3, 1]]).tolist()
+def test_a_duckdb_relation_is_read():
+    duckdb = pytest.importorskip("duckdb")
+    relation = duckdb.sql("select * from (values ('b', 1.0), ('a', 2.0), ('b', 3.0)) t(g, x)")
+    assert [x.flatten().tolist() for x in Sets.from_frame(relation, by="g")] == [[1, 3], [2]]
 
 
-def test_an_embedding_of_the_cells_can_be_chosen():
-    adata, counts = cells()
-    grouped = group_anndata(adata, "donor", obsm="X_pca")
-    assert grouped.values.tolist() == (-counts[[0, 2, 3, 1], :2]).tolist()
-    assert grouped.values.dtype == np.float64
-    assert (grouped.rows.tolist(), grouped.offsets.tolist()) == ([0, 2, 3, 1], [0, 3, 4])
+def test_a_hugging_face_data_set_is_read():
+    datasets = pytest.importorskip("datasets")
+    assert [x.flatten().tolist() for x in Sets.from_frame(datasets.Dataset.from_dict(TABLE), by="g")] == [[1, 3], [2]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"by": "sex"}, r"adata.obs has no 'sex'; it has: donor, day"),
-        ({"by": "donor", "obsm": "X_umap"}, r"adata.obsm has no 'X_umap'; it has: X_pca"),
-        ({"by": "donor", "layer": "norm"}, r"adata.layers has no 'norm'; it has: raw"),
-        ({"by": "donor", "layer": "raw", "obsm": "X_pca"}, r"give obsm or layer, not both"),
-    ],
-)
-def test_what_anndata_does_not_hold_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        Sets.from_anndata(cells()[0], **arguments)
-
-
-def test_cells_without_a_donor_are_refused():
-    adata, _ = cells()
-    adata.obs["donor"] = pd.Categorical(["a", None, "a", "a"])
-    with pytest.raises(ValueError, match=r"row 1 has no value in the set column 'donor'"):
-        Sets.from_anndata(adata, by="donor")
+def test_a_list_is_not_a_table():
+    with pytest.raises(ValueError, match=r"expected a table with named columns, found list"):
+        Sets.from_frame([[1.0]], by="g")

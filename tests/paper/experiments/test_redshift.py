@@ -1,4 +1,4 @@
-"""The experiment on red-shifts: no cluster is cut, labels that are missing do not count, set mates do."""
+"""Red-shifts: clusters are not split, missing labels do not count, other members of a cluster serve as context."""
 
 from dataclasses import replace
 

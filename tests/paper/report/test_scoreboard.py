@@ -18,9 +18,10 @@ ROWS = [
 
 def test_a_method_beats_others_where_it_is_better_in_every_cell():
     holds, why = beats("Deep Sets", ["LSTM"], [("a", "accuracy"), ("a", "mse")])(Scores(ROWS))
-    assert holds and why.startswith("in all 2 comparisons; a accuracy: Deep Sets 0.800, LSTM 0.600")
+    weak = " (1 within the deviation over seeds, or of one seed each)"  # that of the mse has no deviation
+    assert holds and why.startswith(f"in all 2 comparisons{weak}; a accuracy: Deep Sets 0.800, LSTM 0.600")
     holds, why = beats("Deep Sets", ["LSTM"], [("a", "accuracy"), ("b", "accuracy")])(Scores(ROWS))
-    assert holds is False and why == "not in 1 of 2 comparisons; b accuracy: Deep Sets 0.500, LSTM 0.700"
+    assert holds is False and why == f"not in 1 of 2 comparisons{weak}; b accuracy: Deep Sets 0.500, LSTM 0.700"
     assert beats("Deep Sets", ["GRU"], [("a", "accuracy")])(Scores(ROWS)).holds is None
 
 

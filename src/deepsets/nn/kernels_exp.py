@@ -1,4 +1,4 @@
-"""Compiled loops that fuse several steps of a layer (numba): attention pooling, and the equivariant update.
+"""Compiled loops with exponentials (numba): logsumexp, attention pooling, and the equivariant update.
 
 The conventions are those of :mod:`deepsets.nn.kernels_numba`.
 """
@@ -6,10 +6,110 @@ The conventions are those of :mod:`deepsets.nn.kernels_numba`.
 
 from __future__ import annotations
 
-from .kernels_numba import _exp, _expm1, compiled
+import math
+
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from .kernels_numba import compiled
 
 LINEAR, TANH, RELU, ELU = 0, 1, 2, 3
 CODES = {None: LINEAR, "tanh": TANH, "relu": RELU, "elu": ELU}
+
+
+def _exp(x):  # replaced by the overload below
+    raise NotImplementedError
+
+
+def _expm1(x):
+    raise NotImplementedError
+
+
+_MAGIC = np.float32(12582912.0)  # 1.5 · 2^23: adding it rounds to an integer, which stands in the low bits
+_LOG2E, _LN2_HIGH, _LN2_LOW = np.float32(1.4426950408889634), np.float32(0.693359375), np.float32(-2.12194440e-4)
+_C2, _C3, _C4, _C5, _C6, _C7 = (np.float32(1 / math.factorial(k)) for k in range(2, 8))
+_ONE, _ZERO, _SMALLEST = np.float32(1), np.float32(0), np.float32(-87.3)
+
+
+@overload(_exp)
+def _exp_of(x):
+    """Taylor series of exp after x = k ln 2 + r: within 2 ulp, and vectorised, unlike math.exp."""
+    if x != types.float32:
+        return lambda x: math.exp(x)
+
+    def single(x):
+        shifted = x * _LOG2E + _MAGIC
+        k = shifted - _MAGIC
+        r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+        series = _ONE + r * (_ONE + r * (_C2 + r * (_C3 + r * (_C4 + r * (_C5 + r * (_C6 + r * _C7))))))
+        power = np.int32((np.float32(shifted).view(np.int32) - np.int32(0x4B400000 - 127)) << np.int32(23))
+        return _ZERO if x < _SMALLEST else series * power.view(np.float32)
+
+    return single
+
+
+@overload(_expm1)
+def _expm1_of(x):
+    """Series of exp(x) - 1, without cancellation for small x."""
+    if x != types.float32:
+        return lambda x: math.expm1(x)
+
+    def single(x):
+        shifted = x * _LOG2E + _MAGIC
+        k = shifted - _MAGIC
+        r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+        series = r * (_ONE + r * (_C2 + r * (_C3 + r * (_C4 + r * (_C5 + r * (_C6 + r * _C7))))))
+        power = np.int32((np.float32(shifted).view(np.int32) - np.int32(0x4B400000 - 127)) << np.int32(23))
+        scale = power.view(np.float32)
+        return -_ONE if x < _SMALLEST else series * scale + (scale - _ONE)
+
+    return single
+
+
+@compiled()
+def segment_exp_sum(low, high, values, offsets, weights, peak, total):
+    """peak[b] = max x_i over members with a weight, total[b] = Σ w_i exp(x_i - peak[b])."""
+    width = values.shape[1]
+    for b in range(low, high):
+        start, stop = offsets[b], offsets[b + 1]
+        found = False
+        for d in range(width):
+            peak[b, d] = 0
+            total[b, d] = 0
+        for i in range(start, stop):
+            if weights.shape[0] and weights[i] <= 0:
+                continue
+            if not found:
+                for d in range(width):
+                    peak[b, d] = values[i, d]
+                found = True
+            for d in range(width):
+                x, y = values[i, d], peak[b, d]
+                peak[b, d] = x if (x > y) | (x != x) else y  # noqa: PLR0124  # nan wins, and stays
+        for i in range(start, stop):
+            weight = weights[i] if weights.shape[0] else values.dtype.type(1)
+            if weight > 0:
+                for d in range(width):
+                    total[b, d] += _exp(values[i, d] - peak[b, d]) * weight
+
+
+@compiled()
+def segment_exp_sum_backward(low, high, grad, values, peak, offsets, weights, out):
+    """out[i] = grad[b] w_i exp(x_i - peak[b])."""
+    width = values.shape[1]
+    for b in range(low, high):
+        for i in range(offsets[b], offsets[b + 1]):
+            weight = weights[i] if weights.shape[0] else values.dtype.type(1)
+            if weight > 0:
+                for d in range(width):
+                    out[i, d] = grad[b, d] * (_exp(values[i, d] - peak[b, d]) * weight)
+            else:
+                for d in range(width):
+                    out[i, d] = 0
+
+
+# ------------------------------------------------------------------------ attention pooling, equivariant update
 
 
 @compiled()

@@ -1,0 +1,164 @@
+"""Fault tolerance: workers, drivers and a machine are killed, and the result is compared with an undisturbed run.
+
+python -m benchmarks.scaling_faults CASE [KILLS] runs one of local_workers, local_driver, ray_workers, spark_workers.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from benchmarks.scaling import Rows, main, model, shards
+from deepsets import distributed
+
+ROWS, SETS, PART = 400_000, 500, 10_000
+
+_DRIVER = """
+import pickle, sys
+from pathlib import Path
+from deepsets import distributed
+if __name__ == "__main__":
+    net, engine = pickle.loads(Path(sys.argv[1]).read_bytes()), distributed.Engine(workers=1)
+    print("started", flush=True)
+    facts = distributed.pool(net, sys.argv[2], sys.argv[3], by="set", engine=engine, part_size=int(sys.argv[4]))
+    print(facts["resumed"], facts["members"])
+"""
+
+
+def local_workers(kills: int = 10) -> Rows:
+    """SIGKILL to workers of the local engine."""
+    return _disturbed(distributed.Engine(workers=2), kills, lambda: _children(os.getpid(), "forkserver"))
+
+
+def ray_workers(kills: int = 10) -> Rows:
+    """SIGKILL to workers of Ray, and the loss of one of two machines."""
+    import ray
+    from ray.cluster_utils import Cluster
+
+    out = []
+    for lost in (False, True):
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+        other = cluster.add_node(num_cpus=1)
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+        raylets = [node.all_processes["raylet"][0].process.pid for node in cluster.list_all_nodes()]
+        pids: Callable[[], list[int]] = lambda: [p for r in raylets for p in _children(r, "MapBatches")]  # noqa: B023, E731
+        remove = (lambda: cluster.remove_node(other, allow_graceful=False)) if lost else None  # noqa: B023
+        out += _disturbed(distributed.Engine("ray"), 1 if lost else kills, pids, remove)
+        ray.shutdown()
+        cluster.shutdown()
+    return out
+
+
+def spark_workers(kills: int = 10) -> Rows:
+    """SIGKILL to Python workers of Spark."""
+
+    def workers() -> list[int]:
+        daemons = [pid for pid, _, words in _processes() if "pyspark.daemon" in words]
+        return [pid for daemon in daemons for pid in _children(daemon, "pyspark")]
+
+    return _disturbed(distributed.Engine("spark", workers=2), kills, workers)
+
+
+def local_driver(kills: int = 10) -> Rows:
+    """SIGKILL to the driver of the local engine, which is then started again."""
+    chance, same, absent, resumed = random.Random(0), 0, 0, []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        table, seconds = _undisturbed(folder)
+        (folder / "net").write_bytes(pickle.dumps(model()))
+        for number in range(kills):
+            output = folder / f"driver-{number}.parquet"
+            command = [sys.executable, "-c", _DRIVER, *map(str, (folder / "net", table, output, PART))]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(chance.uniform(0.1, 0.8) * seconds)
+            process.kill()
+            process.communicate()
+            absent += not output.exists()
+            done = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+            resumed.append(int(done[1]))
+            same += output.read_bytes() == (folder / "whole.parquet").read_bytes()
+    row: dict[str, object] = {"case": "local driver, SIGKILL, then started again", "kills": kills}
+    row |= {"no output before": absent, "same bytes": same}
+    return [row | {"parts resumed": f"{min(resumed)}..{max(resumed)} of {ROWS // PART}"}]
+
+
+def _undisturbed(folder: Path) -> tuple[Path, float]:
+    table = shards(folder / "table", ROWS, SETS, files=4, group=PART)
+    start = time.perf_counter()
+    options = {"by": "set", "part_size": PART, "engine": distributed.Engine(workers=1)}
+    distributed.pool(model(), table, folder / "whole.parquet", **options)
+    return table, time.perf_counter() - start
+
+
+def _disturbed(
+    engine: distributed.Engine, kills: int, pids: Callable[[], list[int]], lose: Callable[[], object] | None = None
+) -> Rows:
+    killed: list[int] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        table, _ = _undisturbed(folder)
+        over = threading.Event()
+
+        def disturb() -> None:
+            while len(killed) < kills and not over.wait(0.5):
+                found = pids()
+                if found and lose is not None:
+                    lose()
+                    killed.append(0)
+                elif found:
+                    os.kill(found[0], signal.SIGKILL)
+                    killed.append(found[0])
+
+        thread = threading.Thread(target=disturb)
+        thread.start()
+        distributed.pool(model(), table, folder / "out.parquet", by="set", part_size=PART, engine=engine)
+        over.set()
+        thread.join()
+        found, wanted = (pq.read_table(folder / f"{each}.parquet") for each in ("out", "whole"))
+        worst = max(
+            float(np.abs(np.array(found[n].to_pylist()) - np.array(wanted[n].to_pylist())).max())
+            for n in found.column_names
+        )
+    what = "one of two machines lost" if lose else "SIGKILL to workers"
+    members = int(np.sum(found["members"]))
+    row: dict[str, object] = {"case": f"{engine.name}: {what}", "kills": len(killed), "members": members}
+    return [row | {"of": ROWS, "largest difference": worst}]
+
+
+def _processes() -> list[tuple[int, int, str]]:
+    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
+    lines = (line.split(maxsplit=2) for line in listed.splitlines()[1:])
+    return [(int(pid), int(parent), words) for pid, parent, words in lines]
+
+
+def _children(pid: int, word: str) -> list[int]:
+    """Descendants of a process that do its work: processes of a fork server are children of the server."""
+    table = _processes()
+    below = {pid}
+    for _ in range(4):
+        below |= {child for child, parent, _ in table if parent in below}
+    found = [child for child, parent, words in table if child in below - {pid} and word in words]
+    servers = {parent for _, parent, _ in table}
+    return [child for child in found if child not in servers]
+
+
+CASES: dict[str, Callable[..., Rows]] = {
+    case.__name__: case for case in (local_workers, local_driver, ray_workers, spark_workers)
+}
+
+if __name__ == "__main__":
+    main(CASES, sys.argv[1:])

@@ -1,0 +1,91 @@
+"""Members of sets with their columns: the form in which all input is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from ..sets import Sets
+from .columns import Columns
+
+
+@dataclass(frozen=True)
+class Members:
+    """Members of B sets, one set after another.
+
+    Attributes
+    ----------
+    columns : Columns
+        N rows, one per member.
+    offsets : ndarray of shape (B + 1,)
+    rows : ndarray of shape (N,) or None
+        For tables, the row of each member.
+    weights : ndarray of shape (N,) or None
+        Multiplicities of the members.
+    context : Columns or None
+        B rows: set-level columns that were read from the table.
+
+    """
+
+    columns: Columns
+    offsets: np.ndarray
+    rows: np.ndarray | None = None
+    weights: np.ndarray | None = None
+    context: Columns | None = None
+    names: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """(B,) members per set."""
+        return np.diff(self.offsets)
+
+    @property
+    def total(self) -> int:
+        """Members of all sets."""
+        return int(self.offsets[-1])
+
+    @property
+    def set_ids(self) -> np.ndarray:
+        """(N,) number of the set of each member."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    def take(self, sets: np.ndarray) -> Members:
+        """Select sets."""
+        sizes = self.sizes[sets]
+        starts = np.repeat(self.offsets[:-1][sets] - np.cumsum(sizes) + sizes, sizes)
+        places = np.arange(int(sizes.sum())) + starts
+        return Members(
+            self.columns.take(places),
+            np.concatenate([[0], np.cumsum(sizes)]),
+            None if self.rows is None else self.rows[places],
+            None if self.weights is None else self.weights[places],
+            None if self.context is None else self.context.take(sets),
+            None if self.names is None else self.names[sets],
+        )
+
+    def where(self, row: int) -> str:
+        """Set and position of a member, in words."""
+        b = int(np.searchsorted(self.offsets, row, side="right")) - 1
+        return f"set {b}, member {row - int(self.offsets[b])}"
+
+    def layout(self, values: np.ndarray | torch.Tensor) -> Sets:
+        """Sets of the same sizes that hold `values` (N, ...)."""
+        weights = None if self.weights is None else torch.from_numpy(self.weights).float()
+        return Sets(torch.as_tensor(values), torch.from_numpy(self.offsets), weights=weights)
+
+
+class Schema(NamedTuple):
+    """How to read a table: set columns, feature columns, set-level columns, and the kinds seen in `fit`."""
+
+    by: str | Sequence[str] | None
+    columns: list[str] | None = None
+    context: list[str] | None = None
+    drop: tuple[str, ...] = ()
+    kinds: dict[str, str] | None = None
