@@ -156,8 +156,8 @@ def word_expander(method: str = "blend") -> BaseExpander:
 
     Examples
     --------
-    >>> [found.element for found in word_expander().expand(["violin", "cello"], k=2)]
-    ['piano', 'viola']
+    >>> [found.element for found in word_expander().expand(["violin", "cello"], k=1)]
+    ['piano']
 
     """
     if method not in WORD_METHODS:
