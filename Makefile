@@ -31,7 +31,7 @@ format: $(VENV)/dev
 	$(BIN)/ruff format $(CODE)
 
 docs: $(VENV)/docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/bench
 	$(BIN)/python -m benchmarks

@@ -5,8 +5,8 @@ import os
 # On some virtual machines oneDNN's bfloat16 code for AMX ends the process with an illegal instruction.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
-import torch  # noqa: E402
-from hypothesis import HealthCheck, settings  # noqa: E402
+import torch
+from hypothesis import HealthCheck, settings
 
 from deepsets.nn import kernel_ops
 

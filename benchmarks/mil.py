@@ -74,7 +74,7 @@ def run() -> list[dict[str, object]]:
                     "std": float(np.std(accuracy)),
                     "ece": float(np.mean([calibration_error(chance, y) for chance in chances])),
                     "published gated attention": published,
-                    "seconds a fold": seconds,
+                    "seconds per fold": seconds,
                 }
             )
     write(

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from paper.experiments.clouds_model import published
+from paper.experiments.clouds_recipe import Recipe, accuracy, train
 
 from paper import Trial
 from paper.datasets import modelnet40
-from paper.experiments.clouds_model import published
-from paper.experiments.clouds_recipe import Recipe, accuracy, train
 from paper.optimizer import MuonAdamW
 
 from .results import data_folder

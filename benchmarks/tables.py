@@ -72,10 +72,10 @@ def trec() -> Task:
 
 
 def splus() -> Task:
-    """Mean red-shift of a cluster from the photometry of its members."""
-    from paper.datasets import splus as catalogue
+    """Mean redshift of a cluster from the photometry of its members."""
+    from paper.datasets.galaxies import load_splus
 
-    x, z, _, names = catalogue.load()
+    x, z, _, names = load_splus()
     clusters = [np.flatnonzero(names == name) for name in dict.fromkeys(names)]
     return Task([x[rows] for rows in clusters], np.array([z[rows].mean() for rows in clusters]), True)
 

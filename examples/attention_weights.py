@@ -1,7 +1,7 @@
-"""Attention pooling: where does the model look?
+"""Attention pooling: which member does the prediction rest on?
 
-Gated attention pooling (attention-based multiple instance learning) gives each member a weight; the weights of a set sum
-to 1 and show which members the prediction rests on. Here a set is a strip of digits, positive if it holds an 8.
+Gated attention pooling (attention-based multiple instance learning) weights the members of a set. Here a set is a strip
+of digits, positive if it holds an 8. What the prediction rests on is seen by leaving out one digit after another.
 """
 
 import matplotlib.pyplot as plt
@@ -42,8 +42,8 @@ def main(quick: bool = False) -> plt.Figure:
         accuracy = float(((model(test.sets)[:, 0] > 0) == (test.y > 0)).float().mean())
         print(f"accuracy: {accuracy:.3f}")
         chosen = int(((test.y > 0) & (test.sets.sizes > 6)).nonzero()[0])
-        members = test.sets[[chosen]].map(model.phi)
-        without = [float(model(Sets.from_list([np.delete(test.sets[chosen].numpy(), i, 0)]))) for i in range(len(members[0]))]
+        strip = test.sets[chosen].numpy()
+        without = [float(model(Sets.from_list([np.delete(strip, i, 0)]))) for i in range(len(strip))]
         change = float(model(test.sets[[chosen]])) - np.array(without)
     figure, axes = plt.subplots(1, len(change), figsize=(9, 2), layout="constrained")
     for ax, row, value in zip(axes, rows[chosen], change, strict=True):

@@ -20,7 +20,8 @@ def catalogue(clusters: int, seed: int) -> pd.DataFrame:
     bands = np.stack([20 + 4 * redshift, 1.5 * redshift**2, np.sin(4 * redshift)], axis=1)
     bands += rng.normal(scale=[0.5, 0.1, 0.2], size=bands.shape)
     table = pd.DataFrame(bands, columns=["r", "g-r", "r-i"])
-    return table.assign(cluster=cluster, redshift=np.where(rng.random(len(cluster)) < 0.4, redshift, np.nan), truth=redshift)
+    known = np.where(rng.random(len(cluster)) < 0.4, redshift, np.nan)
+    return table.assign(cluster=cluster, redshift=known, truth=redshift)
 
 
 def main(quick: bool = False) -> plt.Figure:

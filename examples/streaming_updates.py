@@ -1,7 +1,7 @@
 """Streaming updates: keep states, add new members, remove old ones.
 
-A sensor sends readings all day. The model answers for the readings of the last seven days: each day the state of the new
-readings is added, and the state of the day that leaves the window is subtracted. No reading is kept.
+A sensor sends readings all day. The model answers for the readings of the last seven days: each day the state of the
+new readings is added, and the state of the day that leaves the window is subtracted. No reading is kept.
 """
 
 from collections import deque

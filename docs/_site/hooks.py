@@ -15,7 +15,8 @@ def on_files(files, config):
     """Add pages and figures that live outside of docs/."""
     for source, target in PAGES.items():
         if (ROOT / source).exists():
-            files.append(File.generated(config, target, content=(ROOT / source).read_text()))
+            text = (ROOT / source).read_text().replace("](docs/", "](")  # links from the root of the repository
+            files.append(File.generated(config, target, content=text))
     for figure in sorted((ROOT / "results" / "figures").glob("*.svg")):
         files.append(File.generated(config, f"results/figures/{figure.name}", content=figure.read_bytes()))
     return files

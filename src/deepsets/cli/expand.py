@@ -73,8 +73,12 @@ def expand(
     from ..expand import odd_member
 
     expander = _expander(model, method)
-    found = expander.expand(query, k, exclude=exclude or [], not_like=not_like or [])
     known, unknown = expander.parse(query)
+    lists = {"exclude": expander.parse(exclude or []), "not-like": expander.parse(not_like or [])}
+    skipped = [*unknown, *(one for parsed in lists.values() for one in parsed.unknown)]
+    if skipped and known:
+        typer.echo(f"Note: skipped unknown words: {'; '.join(map(str, skipped))}", err=True)
+    found = expander.expand(known or query, k, exclude=lists["exclude"].members, not_like=lists["not-like"].members)
     members = expander.relative_fits(known) if fits and len(known) > 1 else []
     place = odd_member(expander, known)
     odd = None if place is None else known[place]
@@ -84,8 +88,8 @@ def expand(
         for answer in answers if why else []:
             reason = reasons[answer["element"]]
             answer["members"], answer["sets"] = [m._asdict() for m in reason.members], reason.sets
-        skipped = [{"element": u.element, "suggestions": u.suggestions} for u in unknown]
-        result: dict[str, Any] = {"query": known, "unknown": skipped, "answers": answers, "odd": odd}
+        named = [{"element": u.element, "suggestions": u.suggestions} for u in skipped]
+        result: dict[str, Any] = {"query": known, "unknown": named, "answers": answers, "odd": odd}
         show_json(result | ({"fits": [{"element": m.element, "fit": m.score} for m in members]} if fits else {}))
         return
     scores = expander.score(known)

@@ -25,7 +25,7 @@ KEY = b"deepsets"
 class Engine(NamedTuple):
     """Where the work is done.
 
-    Parameters
+    Attributes
     ----------
     name : {"local", "ray", "spark"}, default="local"
         Processes of this machine, a Ray cluster, or a Spark cluster.

@@ -11,6 +11,7 @@ from ..sets import Sets, flatten_arrays, is_missing
 from .columns import Category, Columns, factorize, from_values, read_columns
 from .layout import Members, Schema
 
+_REAL = "Give the real and the imaginary part as two features."
 TOKEN = "token"  # name of the one column of a set of tokens
 
 
@@ -22,7 +23,7 @@ def from_sets(sets: Sets) -> Members:
     if values.ndim == 1 and not values.is_floating_point():  # plain integers are ids, as in a list
         columns = _tokens(values.numpy())
     else:
-        columns = _matrix(values.reshape(len(values), -1).double().numpy(), offsets)
+        columns = _matrix(values.reshape(len(values), int(np.prod(values.shape[1:]))).double().numpy(), offsets)
     return Members(columns, offsets, None, weights)
 
 
@@ -73,14 +74,18 @@ def parse_list(X: Any) -> Members:
         X = np.ma.filled(X.astype(float), np.nan)
     if isinstance(X, torch.Tensor):
         X = X.detach().cpu().numpy()
+    elif hasattr(X, "__array__") and not hasattr(X, "__iter__"):
+        X = np.asarray(X)
     if isinstance(X, np.ndarray) and X.dtype != object:
         if X.dtype.kind == "c":
-            raise ValueError("X holds complex numbers: give the real and the imaginary part as two features.")
+            raise ValueError("Complex data not supported: X holds complex numbers. " + _REAL)
         if X.ndim != 3:
             raise ValueError(
                 f"an array X must have the shape (sets, members, features), found {X.shape}: for sets of different "
                 "sizes give a list of 2-D arrays; for one set per row write X[:, None, :]."
             )
+        if len(X) == 0 or X.shape[2] == 0:
+            raise ValueError(f"X has shape {X.shape}: it holds no sets, or members without features.")
         offsets = np.arange(len(X) + 1) * X.shape[1]
         return Members(_matrix(X.reshape(-1, X.shape[2]).astype(np.float64), offsets), offsets)
     if isinstance(X, str) or not hasattr(X, "__iter__"):
@@ -119,10 +124,10 @@ def _parse_arrays(X: list[Any]) -> Members:
                     "table with by=, or a list of lists of dicts."
                 ) from None
         if np.iscomplexobj(members):
-            raise ValueError(f"set {b} holds complex numbers: give the real and the imaginary part as two features.")
+            raise ValueError(f"Complex data not supported: set {b} holds complex numbers. " + _REAL)
         arrays.append(members.detach().double().cpu() if isinstance(members, torch.Tensor) else members)
     values, offsets = flatten_arrays(arrays)
-    flat, cuts = values.reshape(len(values), -1).numpy(), offsets.numpy()
+    flat, cuts = values.reshape(len(values), int(np.prod(values.shape[1:]))).numpy(), offsets.numpy()
     return Members(_matrix(flat.astype(np.float64), cuts), cuts)
 
 

@@ -32,7 +32,7 @@ class MemberEstimator(TableEstimator):
         width: int = 64,
         depth: int = 2,
         dropout: float = 0.3,
-        n_estimators: int = 1,
+        n_estimators: int = 4,
         noise: float = 0.1,
         keep: float = 0.3,
         epochs: int | None = None,

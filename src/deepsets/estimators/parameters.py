@@ -60,7 +60,7 @@ MEMBER_PARAMETERS = """
     ----------
     width, depth, dropout : int, int, float
         Size and dropout of the networks.
-    n_estimators : int, default=1
+    n_estimators : int, default=4
         Networks with different initialisations, whose answers are averaged.
     noise : float
         Deviation of the noise on the features in training, in units of their deviation.

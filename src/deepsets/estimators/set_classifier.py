@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin, TransformerMixin
+from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score
 
 from ..sets import is_missing
@@ -127,6 +129,9 @@ class SetClassifier(TransformerMixin, ClassifierMixin, SetEstimator):
         many = labels.ndim == 2 or (
             labels.dtype == object and len(labels) > 0 and isinstance(labels[0], list | tuple | set)
         )
+        if labels.ndim == 2 and labels.shape[1] == 1:
+            warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, 4)
+            labels, many = labels[:, 0], False
         if first:
             self.__dict__.pop("classes_", None)
         if first or not hasattr(self, "flat_"):

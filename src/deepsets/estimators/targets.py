@@ -51,7 +51,7 @@ def per_member(values: np.ndarray, members: Members) -> Any:
 def one_per_set(y: Any, members: Members, what: str) -> np.ndarray:
     """Targets as an array of B rows; a column of a table must not change within a set."""
     if y is None:
-        raise ValueError("y is needed: one target for each set.")
+        raise ValueError("y is needed: one target for each set; it requires y to be passed, but the target y is None.")
     if isinstance(y, list | tuple) and len({len(v) for v in y if isinstance(v, list | tuple | set | np.ndarray)}) > 1:
         y = _ragged(y)
     if isinstance(y, list | tuple) and len({isinstance(v, str) for v in y}) > 1:
@@ -139,7 +139,7 @@ def class_labels(labels: np.ndarray, of_what: str) -> np.ndarray:
         and not np.isnan(labels).any()
     ):
         raise ValueError(
-            f"y holds fractions such as {labels[labels != np.round(labels)][0]}: Unknown label type for classes. "
+            f"Unknown label type: y holds fractions such as {labels[labels != np.round(labels)][0]}. "
             "For numbers use SetRegressor or MemberRegressor."
         )
     kinds = {type(v.item() if isinstance(v, np.generic) else v) for v in labels[:100_000]}
@@ -188,5 +188,5 @@ def set_weights(weight: Any, count: int) -> np.ndarray | None:
     if out.shape != (count,) or not (out >= 0).all():
         raise ValueError(f"sample_weight must be {count} numbers not below 0, one per set; found shape {out.shape}.")
     if not (out > 0).any():
-        raise ValueError("all sample weights are 0: there is nothing to learn from.")
+        raise ValueError("sample_weight is zero for all sets: there is nothing to learn from.")
     return out

@@ -20,7 +20,10 @@ from .metrics import ranks
 _HELD_OUT, _TIMES = 0.2, 5  # share of the sets that the weights are learned from, and queries per set at most
 _MOST_QUERIES = 3000
 _SCORES = 4_000_000  # numbers of one part in memory, while the weights are learned
-_PENALTY = 1e-3
+_PENALTY, _FEWEST_QUERIES = 2.0, 20
+# Weights where there are too few sets to learn them from; learned ones are drawn towards these.
+_PRIOR = {"popularity": 0.2, "item-item": 1.0, "ease": 1.0, "bayesian-sets": 1.0, "latent-vectors": 0.5}
+_PRIOR |= {"deep-sets": 0.1, "features": 0.5}
 _RIDGES, _LARGEST_TRIED = (10.0, 50.0, 200.0, 1000.0), 2000
 
 
@@ -93,10 +96,10 @@ class Expander(BaseExpander):
         else:
             held, rest = validation[0], sets
         queries, truths = _hold_out(held, rng)
-        self.weights_ = np.full(len(names), 1 / len(names), np.float32)
+        self.weights_ = np.array([_PRIOR[name] for name in names], np.float32)
         self.ridge_ = 100.0
         self.recall_: list[float] = []
-        if len(queries) and rest.total and len(names) > 1:
+        if len(queries) >= _FEWEST_QUERIES and len(names) > 1:
             self.ridge_ = self._choose_ridge(rest, queries, truths) if "ease" in names else 100.0
             self._fit_parts(rest)
             self._learn_weights(queries, truths)
@@ -130,13 +133,17 @@ class Expander(BaseExpander):
         members = torch.zeros(table.shape[:2], dtype=torch.bool)
         for row, query in zip(members, queries, strict=True):
             row[torch.from_numpy(query)] = True  # no candidates
-        weights = torch.zeros(table.shape[2], requires_grad=True)
+        prior = torch.from_numpy(self.weights_)
+        weights = prior.clone().requires_grad_()
         optimizer = torch.optim.LBFGS([weights], max_iter=50, line_search_fn="strong_wolfe")
 
         def loss() -> Tensor:
             optimizer.zero_grad()
             scores = (inputs @ weights).masked_fill(members, -torch.inf)
-            value = torch.nn.functional.cross_entropy(scores, wanted) + _PENALTY * weights.square().sum()
+            value = (
+                torch.nn.functional.cross_entropy(scores, wanted)
+                + _PENALTY / len(wanted) * (weights - prior).square().sum()
+            )
             value.backward()
             return value
 

@@ -24,6 +24,8 @@ class ElementLookup(BaseEstimator):
     """The part of `BaseExpander` that knows its vocabulary: reads queries, checks them, keeps the learned state."""
 
     accepts_z: ClassVar[bool] = False
+    # Shares of the vocabulary that do as well as an odd member, and better than a member that belongs: `odd_member`.
+    odd_shares: ClassVar[tuple[float, float]] = (0.1, 1 / 3)
     not_saved: ClassVar[tuple[str, ...]] = ()  # parameters that are part of what was learned
 
     vocabulary_: list[Any]

@@ -10,9 +10,9 @@ import numpy as np
 if TYPE_CHECKING:
     from .base import BaseExpander
 
-# Share and number of the elements outside of the set that must do as well as the odd member. With one random word
-# beside four members of a WordNet concept, 54 to 57 of 60 are named, none wrongly; of the four alone, none is.
-_SHARE, _LEAST = 0.1, 3
+# Elements outside of the set that must do as well as the odd member, beside a share of all (`odd_shares`). With one
+# random word beside four members of a WordNet concept, Bayesian Sets named 54 to 57 of 60, none wrongly.
+_LEAST = 3
 
 
 class Candidate(NamedTuple):
@@ -179,6 +179,6 @@ def odd_member(
 
     fits = expander.fits(query, z) if fits is None else fits
     lowest, *rest = {place[query[i]]: query[i] for i in np.argsort(fits, kind="stable")}.values()
-    odd = as_good(lowest, rest, np.greater_equal) >= max(_LEAST, _SHARE * outside.sum())
-    together = odd and as_good(rest[0], rest[1:], np.greater) < outside.sum() / 3
+    odd = as_good(lowest, rest, np.greater_equal) >= max(_LEAST, expander.odd_shares[0] * outside.sum())
+    together = odd and as_good(rest[0], rest[1:], np.greater) < expander.odd_shares[1] * outside.sum()
     return query.index(lowest) if together else None

@@ -10,7 +10,7 @@ from .network import EncodedQueries, ScoreNetwork
 
 # Candidates at a time. CPU time of a query over 61,127 candidates, 150 x 75, float32, beside 15.4 ms for its matrix
 # product alone: 21.7 ms in blocks of 256, 20.6 in 512, 18.8 in 1024, 17.7 in 2048, 21.2 in 4096. bfloat16 was slower
-# (without AMX, 1.2–1.4x), so there is no path in half precision.
+# (without AMX, 1.2–1.4x, one loaded run), so there is no path in half precision.
 BLOCK = 2048
 
 

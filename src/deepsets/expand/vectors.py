@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.utils.extmath import randomized_svd
 
 from ..sets import Sets
 from .base import BaseExpander
@@ -150,6 +149,8 @@ def set_vectors(sets: Sets, count: int, width: int = 300) -> np.ndarray:
     (True, True)
 
     """
+    from sklearn.utils.extmath import randomized_svd
+
     table = membership(sets, count)
     sizes = np.maximum(sets.sizes.numpy(), 1)
     weighted = sp.csr_array(table * (sizes**-0.5).astype(np.float32)[None, :])

@@ -14,7 +14,7 @@ _WIDEST = 1_000_000  # numbers of a vector; each is seen as a column
 class Columns(NamedTuple):
     """Roles of the columns of a table.
 
-    Parameters
+    Attributes
     ----------
     by : str or None
         Column that names the set of each row.
@@ -40,7 +40,7 @@ class Columns(NamedTuple):
 class Shape(NamedTuple):
     """Layout of a table.
 
-    Parameters
+    Attributes
     ----------
     nested : bool
         Whether a row is a set, with its members in list columns; otherwise a row is a member.

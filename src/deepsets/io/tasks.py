@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 class Task(NamedTuple):
     """Task of a model.
 
-    Parameters
+    Attributes
     ----------
     name : str
         Name on the command line, in the service and in model cards.

@@ -29,7 +29,7 @@ class DeepSet(nn.Module):
         Any module on rows, (N, in) -> (N, latent), or a `SetLayer`, for example a
         `SetSequential` of equivariant layers.
     rho : nn.Module
-        Any module on rows, (B, pooled [+ 1] [+ z]) -> (B, out).
+        Any module on rows, (B, pooled) -> (B, out); one column more with `append_size`, and those of z.
     pool : str, Pooling or sequence of them, default="sum"
         A name, a `Pooling`, or several side by side: ``["max", "mean"]``; see :func:`pooling`.
     condition : {"phi", "rho", "both"}, optional

@@ -6,9 +6,8 @@ compiled (numba), ``torch.ops.deepsets``              the same under `torch.comp
 plain torch (:mod:`~deepsets.nn.kernels_torch`)       the rest: small batches, other devices, export, `torch.func`
 ====================================================  =================================================================
 
-Measured on one core, forward + backward of 50,000 x 128 in sets of 300–500: max 4 ms compiled, 40–60 ms plain; sum 2 ms
-and 6 ms (`python -m benchmarks pooling` repeats it). Below `SMALL` numbers the plain form is as fast, since the call
-costs more than the arithmetic, and numba need not be imported.
+`python -m benchmarks pooling` compares them. Small batches stay in plain torch so that they do not import and compile
+anything; `SMALL` is a guess at where that stops paying, not a measured crossover.
 """
 
 from __future__ import annotations

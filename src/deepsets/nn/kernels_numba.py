@@ -168,8 +168,13 @@ def segment_extremum_backward(low, high, grad, winners, values, best, offsets, a
 
 @compiled()
 def segment_moments(low, high, values, offsets, weights, mean, squares):
-    """mean[b] = Σ w_i x_i / Σ w_i and squares[b] = Σ w_i (x_i - mean[b])²."""
+    """mean[b] = Σ w_i x_i / Σ w_i and squares[b] = Σ w_i (x_i - mean[b])².
+
+    Both are corrected by the rest Σ w_i (x_i - mean[b]), which is 0 but for rounding: the deviation of equal members is
+    then 0, and so is its gradient, whose slope is infinite there.
+    """
     width = values.shape[1]
+    rest = np.empty(width, values.dtype)
     for b in range(low, high):
         start, stop = offsets[b], offsets[b + 1]
         count = values.dtype.type(stop - start)
@@ -188,11 +193,17 @@ def segment_moments(low, high, values, offsets, weights, mean, squares):
                 mean[b, d] += values[i, d] * weight
         for d in range(width):
             mean[b, d] /= count
+            rest[d] = 0
         for i in range(start, stop):
             weight = weights[i] if weights.shape[0] else values.dtype.type(1)
             for d in range(width):
                 apart = values[i, d] - mean[b, d]
+                rest[d] += apart * weight
                 squares[b, d] += apart * apart * weight
+        for d in range(width):
+            shift = rest[d] / count
+            mean[b, d] += shift
+            squares[b, d] = max(squares[b, d] - rest[d] * shift, values.dtype.type(0))
 
 
 @compiled()

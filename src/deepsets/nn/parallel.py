@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import torch
 
-# Below this many bytes of members a second thread costs more than it saves (waking it takes about 50 µs).
+# Below this many bytes of members one thread runs; a guess, not a measured crossover.
 PARALLEL_BYTES = 4 << 20
-# A thread that loses its core in the middle of a piece is waited for, so pieces are small; each costs about 5 µs.
+# A thread that loses its core in the middle of a piece is waited for, so pieces are small.
 PIECES_PER_THREAD = 8
 
 

@@ -18,7 +18,7 @@ from .process_state import seeded
 class Batch(NamedTuple):
     """Sets with their targets, context and weights.
 
-    Parameters
+    Attributes
     ----------
     sets : Sets
         The inputs.

@@ -166,7 +166,7 @@ def test_fitting_and_asking_leave_the_global_generators_alone(kind):
     assert np.random.get_state()[1].tolist() == before[1]  # noqa: NPY002
 
 
-def test_what_was_learnt_is_written_where_scikit_learn_writes_it():
+def test_what_was_learned_is_written_where_scikit_learn_writes_it():
     X = clouds()
     assert small(SetRegressor).n_features_in_ == 3
     assert small(SetClassifier).classes_.tolist() == ["narrow", "wide"]
@@ -300,7 +300,7 @@ def test_tokens_are_embedded_whatever_they_are(kind):
 
 
 @pytest.mark.parametrize("kind", [SetRegressor, MemberRegressor])
-def test_several_targets_are_learnt_at_once(kind):
+def test_several_targets_are_learned_at_once(kind):
     X = clouds()
     y = [np.stack([x[:, 0], 100 + 50 * x[:, 1]], 1) for x in X]
     y = np.stack([part.mean(0) for part in y]) if kind is SetRegressor else y
@@ -498,7 +498,7 @@ def test_missing_labels_of_every_library_are_understood():
             assert getattr(estimator, "classes_", np.array([0, 1])).tolist() == [0, 1]
 
 
-# ----------------------------------------------------------------------------------------------- what is learnt
+# ----------------------------------------------------------------------------------------------- what is learned
 
 
 def summary(X) -> np.ndarray:
@@ -569,7 +569,7 @@ def refused(kind, X, y, message: str, **options) -> None:
         make(kind, **options).fit(X, y)
 
 
-def test_targets_that_cannot_be_learnt_from_are_refused():
+def test_targets_that_cannot_be_learned_from_are_refused():
     X = clouds(4)
     frame = table(X)
     refused(SetRegressor, X, None, "y is needed: one target for each set")
@@ -588,7 +588,7 @@ def test_targets_that_cannot_be_learnt_from_are_refused():
     refused(SetRegressor, frame.assign(z=np.nan), "z", "the target of set 0 is not a finite number", by="cluster")
 
 
-def test_labels_that_cannot_be_learnt_from_are_refused():
+def test_labels_that_cannot_be_learned_from_are_refused():
     X = clouds(4)
     refused(SetClassifier, X, ["a"] * 4, "needs at least two classes, found one class: 'a'")
     refused(SetClassifier, X, ["a", None, "b", "b"], "set 1 has no class")
@@ -617,7 +617,7 @@ def test_sample_weights_are_checked():
         make(SetRegressor).fit(X, y, sample_weight=[1, 1, 1])
     with pytest.raises(ValueError, match="numbers not below 0"):
         make(SetRegressor).fit(X, y, sample_weight=[1, 1, -1, 1])
-    with pytest.raises(ValueError, match="all sample weights are 0"):
+    with pytest.raises(ValueError, match="sample_weight is zero for all sets"):
         make(SetRegressor).fit(X, y, sample_weight=np.zeros(4))
 
 

@@ -222,8 +222,8 @@ def test_dates_become_seconds_hours_and_weekdays():
     [
         (None, "X is None: give a list of sets"),
         (sp.csr_matrix(np.eye(3)), "X is a sparse matrix of shape"),
-        (np.ones((3, 2, 2), dtype=complex), "X holds complex numbers"),
-        ([np.ones((2, 2), dtype=complex)] * 3, "set 0 holds complex numbers"),
+        (np.ones((3, 2, 2), dtype=complex), "Complex data not supported: X holds complex numbers"),
+        ([np.ones((2, 2), dtype=complex)] * 3, "Complex data not supported: set 0"),
         (np.ones((3, 2)), r"shape \(sets, members, features\), found \(3, 2\)"),
         (7, "X is 7; wanted a list of sets"),
     ],

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deepsets
-from deepsets import Sets
+from deepsets import Sets, nn
 from deepsets.nn import kernel_ops, kernels, kernels_torch, parallel
 from tests.strategies import DTYPES, assert_near, ragged_batches
 
@@ -74,6 +74,16 @@ def test_moments_and_exponentials_equal_a_plain_loop(sets):
         assert_near(squares[b], ((x - average) ** 2 * w[:, None]).sum(0), scale)
         assert torch.equal(peak[b].double(), x[w > 0].amax(0))
         assert_near(total[b], ((x - x[w > 0].amax(0)).clamp(max=0).exp() * w[:, None]).sum(0), 5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_weighted_member_alone_has_no_deviation_and_no_gradient(dtype):
+    x = torch.randn(50, WIDTH, dtype=dtype, requires_grad=True)
+    sets = Sets.unchecked(x, torch.arange(51), None, torch.rand(50, dtype=dtype) + 0.5)
+    out = nn.StdPooling()(sets)
+    (slope,) = torch.autograd.grad(out.sum(), x)
+    assert float(out.detach().max()) < 100 * torch.finfo(dtype).eps
+    assert float(slope.abs().max()) < 1e-3
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -122,6 +122,7 @@ def test_a_step_sees_100_points_or_more_and_never_more_than_there_are(done, most
     assert nearly_whole(done, most) in (most // 4, most)
 
 
+@pytest.mark.slow
 def test_the_full_form_trains_on_subsets_and_scores_every_size_with_and_without_votes(tmp_path, monkeypatch):
     sizes = []
 
@@ -185,6 +186,7 @@ def test_stretching_fades_until_it_is_that_of_the_votes():
     assert still(cloud, 0.5) is cloud
 
 
+@pytest.mark.slow
 def test_the_quick_form_learns_the_surfaces(tmp_path):
     (row,) = clouds.EXPERIMENT.methods["Ours"](Trial(False, 0, tmp_path), "surfaces-64").measures
     assert (row.data, row.metric) == ("surfaces-64", "accuracy") and row.value > 0.85

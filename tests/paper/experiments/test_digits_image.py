@@ -48,6 +48,7 @@ def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path, monkey
         assert torch.equal(a, b)
 
 
+@pytest.mark.slow
 def test_sums_alone_teach_to_read_digits(tmp_path):
     images, digits = small_images("train")
     torch.manual_seed(0)

@@ -16,6 +16,7 @@ def test_the_networks_have_the_sizes_of_the_notes():
     assert [type(layer).__name__ for layer in digits_text.deep_sets().phi] == ["Embedding", "Linear", "Tanh"]
 
 
+@pytest.mark.slow
 def test_text_digits_are_learned_exactly(tmp_path):
     outcome = digits_text.EXPERIMENT.methods["Deep Sets"](Trial(False, 0, tmp_path), "all")
     accuracy = {row.data: row.value for row in outcome.measures}

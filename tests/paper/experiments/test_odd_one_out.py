@@ -145,6 +145,7 @@ def test_a_face_and_its_mirror_image_have_one_code():
 # ------------------------------------------------------------------------------------------------------------- protocol
 
 
+@pytest.mark.slow
 def test_the_quick_form_finds_the_odd_digit(tmp_path):
     outcome = odd_one_out.EXPERIMENT.methods["Ours"](Trial(False, 0, tmp_path), "all")
     assert outcome.measures[0].value > 0.9
@@ -158,6 +159,7 @@ def test_the_quick_form_finds_the_odd_digit(tmp_path):
     assert [framed[16 * row : 16 * row + 16].index(True) for row in range(4)] == outcome.extra["odd"]
 
 
+@pytest.mark.slow
 def test_any_number_of_odd_digits(tmp_path):
     outcome = odd_one_out.EXPERIMENT.methods["Ours, sigmoid"](Trial(False, 0, tmp_path), "all")
     found = {(row.data, row.metric): row.value for row in outcome.measures}

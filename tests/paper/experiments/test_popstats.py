@@ -85,6 +85,7 @@ def test_moments_of_logarithms_are_those_of_the_sample_covariance():
     torch.testing.assert_close(spectra[:, 0], logs.mean(1))
 
 
+@pytest.mark.slow
 def test_the_quick_form_learns_and_the_figures_show_it(tmp_path, monkeypatch):
     monkeypatch.setitem(TEST_SETS, False, 60)
     monkeypatch.setattr("paper.experiments.popstats.QUICK_STEPS", 120)
@@ -103,8 +104,8 @@ def test_the_quick_form_learns_and_the_figures_show_it(tmp_path, monkeypatch):
     assert errors["Bayes"] < errors["Gaussian plug-in"]
     pytest.importorskip("matplotlib")
     scatter, curves = (make(records) for make in EXPERIMENT.figures.values())
-    assert [len(axes.lines) for axes in scatter.axes] == [4]  # three methods and the diagonal
-    assert [len(axes.lines) for axes in curves.axes] == [5]
+    assert [len(axes.lines) for axes in scatter.axes] == [5]  # four learned methods and the diagonal
+    assert [len(axes.lines) for axes in curves.axes] == [6]
 
 
 def test_large_n_is_run_with_one_seed_only(tmp_path):

@@ -22,6 +22,7 @@ WORD_METHODS = ("blend", "bayesian-sets", "nearest-vectors", "deep-sets")
 class _Words(BaseExpander):
     """What the expanders of words share: the vocabulary, and elements that are no useful answers."""
 
+    odd_shares = (0.01, 0.003)  # most words have nothing to do with a query
     data: WordData
 
     def filter_scores(self, members: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -50,12 +51,9 @@ class _Words(BaseExpander):
 
     def _names_of_concepts(self, members: np.ndarray) -> list[int]:
         """Words that name what the members are, such as "cheese" for cheddar and brie, and are no such thing."""
-        if len(members) < 2:
-            return []
         held = np.asarray(self.data.members[:, members].sum(1)).ravel()
-        common = np.flatnonzero(held >= max(2, len(members) / 2))
-        inside = set(self.data.members[common].indices.tolist())
-        found = {self._vocabulary.find(self.data.names[t]) for t in common} - {None}
+        inside = set(self.data.members[np.flatnonzero(held >= min(2, len(members)))].indices.tolist())
+        found = {self._vocabulary.find(self.data.names[t]) for t in np.flatnonzero(held)} - {None}
         return [int(self.data.stems[i]) for i in found - inside]
 
     def _common_sets(self, members: np.ndarray, element: int) -> list[str]:
@@ -79,8 +77,8 @@ class WordExpander(_Words):
     >>> expander = WordExpander()
     >>> sorted(found.element for found in expander.expand("monday, tuesday", k=5))
     ['Friday', 'Saturday', 'Sunday', 'Thursday', 'Wednesday']
-    >>> expander.explain(["cheddar", "brie"], "gouda").sets
-    ['cheese']
+    >>> expander.explain(["lion", "tiger"], "leopard").sets[0]
+    'big cat'
 
     """
 
@@ -158,8 +156,8 @@ def word_expander(method: str = "blend") -> BaseExpander:
 
     Examples
     --------
-    >>> [found.element for found in word_expander().expand(["lion", "tiger", "leopard"], k=2)]
-    ['cheetah', 'panther']
+    >>> [found.element for found in word_expander().expand(["violin", "cello"], k=1)]
+    ['piano']
 
     """
     if method not in WORD_METHODS:

@@ -1,0 +1,62 @@
+"""Expanders that count, against plain loops and textbook matrices."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deepsets.expand import EASE, ItemItem, Popularity
+
+
+def some_sets(seed, count, elements):
+    rng = np.random.default_rng(seed)
+    return [np.flatnonzero(rng.random(elements) < 0.4).tolist() or [0] for _ in range(count)]
+
+
+def dense(sets, elements):
+    table = np.zeros((len(sets), elements))
+    for row, members in zip(table, sets, strict=True):
+        row[members] = 1
+    return table
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 30), st.sampled_from([0.3, 0.5]), st.sampled_from([0.0, 2.0]))
+def test_item_item_is_a_sum_over_pairs(seed, count, exponent, shrinkage):
+    sets = some_sets(seed, count, 9)
+    both = dense(sets, 9).T @ dense(sets, 9)
+    n = np.maximum(np.diag(both), 1)
+    query = [1, 4, 7]
+    slow = [sum(both[x, m] / (n[x] ** exponent * n[m] ** (1 - exponent) + shrinkage) for m in query) for x in range(9)]
+    expander = ItemItem(exponent, shrinkage).fit(sets, vocabulary=range(9))
+    np.testing.assert_allclose(expander.score(query), slow, rtol=1e-4, atol=1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([4, 40]), st.sampled_from([1.0, 30.0]))
+def test_ease_is_its_formula_with_more_or_fewer_sets_than_elements(seed, count, ridge):
+    sets = some_sets(seed, count, 9)
+    inverse = np.linalg.inv(dense(sets, 9).T @ dense(sets, 9) + ridge * np.eye(9))
+    weights = -inverse / np.diag(inverse)
+    np.fill_diagonal(weights, 0)
+    found = EASE(ridge).fit(sets, vocabulary=range(9)).scores([[1, 4, 7], [0]])
+    np.testing.assert_allclose(found, [weights[[1, 4, 7]].sum(0), weights[0]], rtol=1e-3, atol=1e-5)
+
+
+def test_ease_of_many_elements_keeps_the_frequent_ones(monkeypatch):
+    from deepsets.expand import cooccurrence
+
+    monkeypatch.setattr(cooccurrence, "_LARGEST", 3)
+    expander = EASE(1.0).fit([["a", "b", "c"], ["a", "b"], ["a", "c"], ["b", "d"]])
+    assert expander.score(["a"], ["d"])[0] == 0
+    assert expander.score(["a"], ["b"])[0] != 0
+
+
+def test_popularity_counts_sets_whatever_the_query():
+    expander = Popularity().fit([["a", "b"], ["b", "c", "b"], ["b"]])
+    np.testing.assert_array_equal(expander.score(["c"]), [1, 3, 1])
+
+
+def test_a_ridge_must_be_positive():
+    with pytest.raises(ValueError, match="ridge must be positive, found 0"):
+        EASE(0).fit([["a", "b"]])
