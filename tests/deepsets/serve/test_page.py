@@ -359,11 +359,11 @@ def test_members_and_odd_ones_have_answers_too(site):
 
 @pytest.mark.skipif("DEEPSETS_SCREENSHOT" not in os.environ, reason="DEEPSETS_SCREENSHOT=1 makes the README's picture")
 def test_the_picture_of_the_readme(site, capsys):
-    from deepsets.serve import concepts
+    from deepsets.serve import words
 
     target = Path(__file__).parents[3] / "docs/images/explorer.png"
     target.parent.mkdir(exist_ok=True)
-    with running(concepts()) as address, visiting(site[0], address) as visit:
+    with running(words()) as address, visiting(site[0], address) as visit:
         page = visit(viewport={"width": 1120, "height": 900}, reduced_motion="reduce")
         page.wait_for_selector("#starts button")
         start = time.perf_counter()

@@ -339,7 +339,7 @@ from tests.deepsets.serve.test_robustness import Slow, SETS
 from deepsets import serve
 from deepsets.cli import app
 model = Slow().fit(SETS)
-serve.concepts = lambda verbose: [serve.served("beasts", model)]
+serve.words = lambda: [serve.served("beasts", model)]
 app(sys.argv[1:])
 """
 

@@ -68,29 +68,17 @@ export class Column {
 
   async #answer(members, signal) {
     const model = this.#model.name;
-    try {
-      return await this.#both(members, signal);
-    } catch (error) {
-      if (!error.ofQuestion || members.length < 2 || members.length > MOST) throw error;
-      // One strange word should not silence the column: ask which it knows, and go on with those.
-      const known = await Promise.all(this.#query.spelt(members).map((member) =>
-        ask("v1/score", { model, query: [member], candidates: [member] }, signal).then(() => true, () => false)));
-      const rest = members.filter((_, place) => known[place]);
-      if (!rest.length || rest.length === members.length) throw error;
-      const found = await this.#both(rest, signal);
-      return { ...found, note: error.message, unknown: members.filter((_, place) => !known[place]) };
-    }
-  }
-
-  async #both(members, signal) {
-    const model = this.#model.name;
     const query = this.#query.spelt(members);
-    const [{ candidates }, judged] = await Promise.all([
-      ask("v1/expand", { model, query, k: this.#k }, signal),
-      members.length > 1 ? ask("v1/fits", { model, query }, signal).catch(none) : none(),
-    ]);
-    const odd = members[judged.odd] ?? null;
-    return { candidates, odd, fits: new Map(judged.fits.map((fit, place) => [members[place], fit])), unknown: [] };
+    const { candidates, unknown } = await ask("v1/expand", { model, query, k: this.#k }, signal);
+    const missing = members.filter((_, place) => unknown.includes(query[place]));
+    const known = members.filter((member) => !missing.includes(member));
+    const judged = known.length > 1
+      ? await ask("v1/fits", { model, query: this.#query.spelt(known) }, signal).catch(none) : await none();
+    const note = missing.length ? `Not in the vocabulary and left out: ${missing.map((m) => `'${m}'`).join(", ")}.` : undefined;
+    return {
+      candidates, note, unknown: missing, odd: known[judged.odd] ?? null,
+      fits: new Map(judged.fits.map((fit, place) => [known[place], fit])),
+    };
   }
 
   #show(candidates) {
