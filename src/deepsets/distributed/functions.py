@@ -233,9 +233,9 @@ def _columns(z: Any) -> list[Any]:
 
 
 def _pieces(sets: TableSets) -> Iterator[TableSets]:
-    """Sets cut after every `BATCH` members; a set that is cut has rows in both pieces."""
-    if not isinstance(sets.X, Sets) or len(sets.X.values) <= BATCH or (sets.sizes == 0).any():
-        yield from _whole_pieces(sets)
+    """Pieces of about `BATCH` members. Only where a set is larger than that are sets cut, with rows in two pieces."""
+    if not isinstance(sets.X, Sets) or sets.sizes.max(initial=0) <= BATCH or (sets.sizes == 0).any():
+        yield from _whole_pieces(sets, BATCH)
         return
     ends = np.cumsum(sets.sizes)
     for start in range(0, len(sets.X.values), BATCH):

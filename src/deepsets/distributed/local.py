@@ -156,9 +156,10 @@ class _Spill:
                 self.write()
 
     def _merge(self) -> None:
-        states = arrow().concat_tables(self.held)
-        self.held = [states if self.merge is None else self.merge(states)]
-        self.size = self.held[0].nbytes
+        if len(self.held) > 1:  # a table has one state per set
+            states = arrow().concat_tables(self.held)
+            self.held = [states if self.merge is None else self.merge(states)]
+            self.size = self.held[0].nbytes
 
     def write(self) -> None:
         if self.held:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..sets import Sets, group_rows
+from ..sets import Sets, group_codes
 from .arrow_types import TableError, arrow, is_list, is_number, is_text, numbers
 from .columns import Columns, Shape
 
@@ -122,7 +122,7 @@ def to_sets(table: Any, shape: Shape, columns: Columns, first: int = 0) -> Table
         encoded = identifiers(names, columns.by, first).dictionary_encode()
         codes, ids = encoded.indices.to_numpy(), encoded.dictionary
         if (np.diff(codes) < 0).any():
-            order, grouped = group_rows([codes], [columns.by])
+            order, grouped = group_codes(codes, len(ids))
             sizes = np.diff(grouped.numpy())
         else:
             sizes = np.bincount(codes, minlength=len(ids))

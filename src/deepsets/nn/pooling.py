@@ -24,9 +24,12 @@ class Pooling(nn.Module):
     ----------
     part_names : tuple of str
         Names of the tensors of its state; empty for a pooling without a state.
+    selects : bool
+        Whether the state holds values of members as they are, so that no precision is lost in computing it.
     """
 
     part_names: tuple[str, ...] = ()
+    selects: bool = False
 
     def state(self, sets: Sets, dtype: torch.dtype | None = None) -> Parts:
         """Reduce the members of each set to the state.
@@ -113,7 +116,8 @@ class ConcatPooling(Pooling):
 
     def state(self, sets: Sets, dtype: torch.dtype | None = None) -> Parts:
         """Reduce the members of each set to the states of all poolings."""
-        return self._join([p.state(sets, dtype) for p in self.poolings])  # type: ignore[operator]  # ModuleList
+        wide = sets if dtype is None else sets.to(dtype)  # once for all poolings that compute
+        return self._join([p.state(sets if p.selects else wide, dtype) for p in self.poolings])  # type: ignore[operator]
 
     def finish(self, parts: Parts) -> Tensor:
         """Compute the pooled vectors, (B, out), from a state."""

@@ -140,11 +140,12 @@ class _Extreme(Pooling):
     """Maximum or minimum. A member of weight 0 is absent; other weights make no difference."""
 
     part_names = ("best", "count")
+    selects = True
     sign: int
 
     def state(self, sets: Sets, dtype: torch.dtype | None = None) -> Parts:
-        """Reduce the members of each set to the state."""
-        sets = _cast(sets.materialize(), dtype)
+        """Reduce the members of each set to the state; a maximum is exact in any precision, so only it is cast."""
+        sets = sets.materialize()
         values, there = sets.values, sets.sizes
         if sets.weights is not None:
             present = sets.weights > 0
@@ -153,7 +154,7 @@ class _Extreme(Pooling):
         best = segment_max(values, sets) if self.sign > 0 else segment_min(values, sets)
         if sets.weights is not None:
             best = torch.where((there > 0)[:, None], best, 0)
-        return {"best": best, "count": there}
+        return {"best": best if dtype is None else best.to(dtype), "count": there}
 
     def finish(self, parts: Parts) -> Tensor:
         """Compute the pooled vectors, (B, D), from a state."""

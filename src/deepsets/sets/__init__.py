@@ -4,7 +4,7 @@ from .arrays import as_tensor, flatten_arrays
 from .batch import Sets, collate
 from .interop import group_anndata
 from .selection import to_offsets
-from .tables import Grouped, as_frame, group_frame, group_rows, is_missing
+from .tables import Grouped, as_frame, group_codes, group_frame, group_rows, is_missing
 from .validation import check_finite
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "collate",
     "flatten_arrays",
     "group_anndata",
+    "group_codes",
     "group_frame",
     "group_rows",
     "is_missing",

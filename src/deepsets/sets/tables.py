@@ -197,9 +197,28 @@ def group_rows(keys: Sequence[np.ndarray], names: Sequence[str]) -> tuple[np.nda
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
     appearance = np.empty(len(first), dtype=np.int64)
     appearance[np.argsort(first)] = np.arange(len(first))
-    groups = appearance[inverse]
-    offsets = np.concatenate([[0], np.bincount(groups, minlength=len(first)).cumsum()])
-    return np.argsort(groups, kind="stable"), torch.from_numpy(offsets)
+    return group_codes(appearance[inverse], len(first))
+
+
+def group_codes(codes: np.ndarray, count: int) -> tuple[np.ndarray, torch.Tensor]:
+    """Group rows with equal codes; rows in a group stay in order.
+
+    Parameters
+    ----------
+    codes : ndarray
+        (N,) group of each row, from 0 to count - 1.
+    count : int
+        Number of groups.
+
+    Returns
+    -------
+    rows, offsets
+        As for :func:`group_rows`.
+    """
+    offsets = np.concatenate([[0], np.bincount(codes, minlength=count).cumsum()])
+    small = count <= 1 << 16  # 16 bits are sorted by digits, four times as fast
+    rows = np.argsort(codes.astype(np.uint16) if small else codes, kind="stable")
+    return rows, torch.from_numpy(offsets)
 
 
 def is_missing(column: np.ndarray) -> np.ndarray:
