@@ -36,7 +36,7 @@ def draw(store: Tensor, count: int, sizes: tuple[int, int], generator: torch.Gen
 def sums(sets: Sets, digits: Tensor) -> Tensor:
     """(B,) the sum of the digits of each set; `digits`, (U,), are those of the stored elements.
 
-    >>> sets = Sets(torch.zeros(3, 8, 8), offsets=torch.tensor([0, 1, 3]), index=torch.tensor([2, 0, 2]))
+    >>> sets = Sets(torch.zeros(3, 8, 8), offsets=torch.tensor([0, 1, 3]), element_ids=torch.tensor([2, 0, 2]))
     >>> sums(sets, torch.tensor([4, 5, 9]))
     tensor([ 9, 13])
     """

@@ -368,7 +368,9 @@ def test_the_commands(tmp_path):
         numbers = found.select_dtypes("number").columns
         np.testing.assert_allclose(found[numbers], wanted[numbers], rtol=1e-5, atol=1e-6)
     more = ["--merge", tmp_path / "both.parquet", "-o", tmp_path / "x.parquet", "--remove"]
-    assert "cannot remove elements: its state is not invertible" in run("pool", tmp_path / "m", tmp_path / "new.parquet", *more, code=1)
+    assert "cannot remove elements: its state is not invertible" in run(
+        "pool", tmp_path / "m", tmp_path / "new.parquet", *more, code=1
+    )
     assert "exists" in run("pool", tmp_path / "m", tmp_path / "old", "-o", tmp_path / "old.parquet", code=1)
     for wrong in (["--remove"], ["--engine", "dask"], ["--address", "auto"]):
         run("pool", tmp_path / "m", tmp_path / "old", "-o", tmp_path / "x.parquet", *wrong, code=2)
