@@ -105,13 +105,14 @@ class SetNetworks(nn.Module):
         if self.tokens is not None:
             if self.training and self.drop_tokens:
                 codes = codes * (torch.rand(codes.shape, device=codes.device) >= self.drop_tokens)
-            found = [embed(codes[:, j]).view(len(codes), K, _EMBEDDING) for j, embed in enumerate(self.embed)]
+            found = [embed(codes[:, j]).view(codes.shape[0], K, _EMBEDDING) for j, embed in enumerate(self.embed)]
             mixed = self.tokens(torch.cat(found, dim=2).transpose(0, 1))
-            parts.append(mixed.transpose(0, 1).reshape(len(codes), K * self.width))
+            parts.append(mixed.transpose(0, 1).reshape(codes.shape[0], K * self.width))
         h = self.dropout(torch.relu(sum(parts[1:], parts[0])))
         for layer in self.layers:
-            grouped = layer(h.view(len(h), K, self.width).transpose(0, 1))
-            h = self.dropout(torch.relu(grouped)).transpose(0, 1).reshape(len(h), K * self.width)
+            # Stacked and joined, not reshaped: an exported program then needs no guard for a single member.
+            grouped = layer(torch.stack(h.split(self.width, dim=1)))
+            h = torch.cat(self.dropout(torch.relu(grouped)).unbind(0), dim=1)
         return sets.with_values(h)
 
     def pool_state(self, members: Sets) -> Parts:
@@ -152,7 +153,7 @@ class SetNetworks(nn.Module):
 
     def answer(self, pooled: Tensor, counts: Tensor, context: Tensor | None) -> Tensor:
         """Rho: (B, K * pooled), (B,) and (B, context) to (K, B, outputs)."""
-        B, K = len(pooled), self.networks
+        B, K = pooled.shape[0], self.networks
         if self.channelwise:
             pooled = (
                 pooled.view(B, self.pooled // self.width, K, self.width).permute(2, 0, 1, 3).reshape(K, B, self.pooled)

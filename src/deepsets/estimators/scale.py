@@ -68,7 +68,7 @@ class Scale(nn.Module):
         """(N, D) to (N, 2 D), as float32; a missing value becomes 0 in both views."""
         x = x.double()
         views = torch.cat([self.deviations(x), self._normal_scores(x)], dim=-1)
-        return torch.nan_to_num(views, nan=0.0).clamp(-self.LIMIT, self.LIMIT).float()
+        return torch.where(views.isnan(), 0, views).clamp(-self.LIMIT, self.LIMIT).float()
 
     def _normal_scores(self, x: Tensor) -> Tensor:
         """Normal score of the rank of each value among the knots; a value equal to several knots gets their middle."""

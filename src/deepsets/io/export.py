@@ -153,7 +153,8 @@ class _Prediction(nn.Module):
         if z is not None and self.members:
             context = _views(self.context, z)
         elif z is not None:
-            context = self.context.scale.deviations(z).nan_to_num(nan=0.0).clamp(-3, 3).float()
+            context = self.context.scale.deviations(z)
+            context = torch.where(context.isnan(), 0, context).clamp(-3, 3).float()
         outputs = self.network(sets.with_values(_views(self.encoder, sets.values)), context)  # (networks, B or N, out)
         outputs = outputs.double()
         if self.labels:
