@@ -1,7 +1,6 @@
 """Every example of the gallery runs in its quick form, is short, and makes a picture that the site shows."""
 
 import importlib.util
-import re
 from pathlib import Path
 
 import matplotlib as mpl
@@ -28,7 +27,7 @@ def test_the_quick_form_runs_and_draws(path, capsys):
     spec.loader.exec_module(module)
     figure = module.main(quick=True)
     assert figure.axes and all(ax.has_data() for ax in figure.axes)
-    assert re.search(r"\d", capsys.readouterr().out)  # every example reports a number or a result
+    assert capsys.readouterr().out.strip()  # every example reports a result
     plt.close(figure)
 
 
