@@ -5,6 +5,7 @@ python -m benchmarks.scaling_faults CASE [KILLS] runs one of local_workers, loca
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import pickle
 import random
@@ -39,7 +40,8 @@ if __name__ == "__main__":
 
 def local_workers(kills: int = 10) -> Rows:
     """SIGKILL to workers of the local engine."""
-    return _disturbed(distributed.Engine(workers=2), kills, lambda: _children(os.getpid(), "forkserver"))
+    children = multiprocessing.active_children
+    return _disturbed(distributed.Engine(workers=2), kills, lambda: [child.pid for child in children() if child.pid])
 
 
 def ray_workers(kills: int = 10) -> Rows:
@@ -81,12 +83,16 @@ def local_driver(kills: int = 10) -> Rows:
         for number in range(kills):
             output = folder / f"driver-{number}.parquet"
             command = [sys.executable, "-c", _DRIVER, *map(str, (folder / "net", table, output, PART))]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-            assert process.stdout is not None
-            process.stdout.readline()
-            time.sleep(chance.uniform(0.1, 0.8) * seconds)
-            process.kill()
-            process.communicate()
+            wait = chance.uniform(0.1, 0.8) * seconds
+            while not (folder / f"{output.name}.parts").exists():  # again, sooner, where the run had ended before
+                output.unlink(missing_ok=True)
+                process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+                assert process.stdout is not None
+                process.stdout.readline()
+                time.sleep(wait)
+                process.kill()
+                process.communicate()
+                wait *= 0.7
             absent += not output.exists()
             done = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
             resumed.append(int(done[1]))
@@ -146,14 +152,8 @@ def _processes() -> list[tuple[int, int, str]]:
 
 
 def _children(pid: int, word: str) -> list[int]:
-    """Descendants of a process that do its work: processes of a fork server are children of the server."""
-    table = _processes()
-    below = {pid}
-    for _ in range(4):
-        below |= {child for child, parent, _ in table if parent in below}
-    found = [child for child, parent, words in table if child in below - {pid} and word in words]
-    servers = {parent for _, parent, _ in table}
-    return [child for child in found if child not in servers]
+    """Children of a process with a word in their command line."""
+    return [child for child, parent, words in _processes() if parent == pid and word in words]
 
 
 CASES: dict[str, Callable[..., Rows]] = {

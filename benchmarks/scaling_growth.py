@@ -14,20 +14,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import deepsets
 from benchmarks.scaling import FEATURES, Rows, in_process, main, shards
 from deepsets.expand import SetExpander
 
 _EXPAND = """
 import sys, time
-import numpy as np
-from benchmarks.scaling import FEATURES, peak
-from benchmarks.scaling_growth import expander
+from pathlib import Path
+import deepsets
 from deepsets import distributed
-if __name__ == "__main__":
-    start = time.perf_counter()
-    engine = distributed.Engine(workers=int(sys.argv[2]))
-    found = distributed.expand(expander(), [0, 1, 2], sys.argv[1], 10, element="name", engine=engine)
-    print(time.perf_counter() - start, peak(), found[0].element)
+def peak():
+    return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
+deepsets.load(sys.argv[1])
+idle, start = peak(), time.perf_counter()
+engine = distributed.Engine(workers=1)
+found = distributed.expand(sys.argv[1], [0, 1, 2], sys.argv[2], 10, element="name", engine=engine)
+print(time.perf_counter() - start, idle, peak(), found[0].element)
 """
 
 
@@ -42,7 +44,9 @@ def candidates(count: int = 10**8) -> Rows:
     """Expansion over candidates in files by one worker, in its own process: seconds and peak memory."""
     out: Rows = []
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        folder = Path(name) / "candidates"
+        folder.mkdir()
+        deepsets.save(expander(), Path(name) / "model")
         kind = pa.list_(pa.field("element", pa.float32(), nullable=False), FEATURES)
         done = 0
         for size in (count // 100, count // 10, count):
@@ -56,9 +60,17 @@ def candidates(count: int = 10**8) -> Rows:
                     table, folder / f"{first:012d}.parquet", 250_000, compression="none", use_dictionary=False
                 )
             done = size
-            seconds, megabytes, best = in_process(_EXPAND, folder, 1)
+            seconds, idle, megabytes, best = in_process(_EXPAND, name + "/model", folder)
             row: dict[str, object] = {"case": f"{size:,} candidates of {FEATURES} features", "seconds": seconds}
-            out.append(row | {"candidates/s": size / seconds, "peak MB of the worker": megabytes, "best": int(best)})
+            out.append(
+                row
+                | {
+                    "candidates/s": size / seconds,
+                    "idle MB": idle,
+                    "peak MB of the worker": megabytes,
+                    "best": int(best),
+                }
+            )
     return out
 
 

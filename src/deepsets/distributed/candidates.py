@@ -16,7 +16,7 @@ from ..io.storage import list_files
 from .jobs import Engine, Input, Progress, open_engine
 from .model import load_model
 
-ROWS = 1 << 16  # candidates that are scored at a time
+ROWS = 1 << 14  # candidates that are scored at a time
 
 
 def expand(
