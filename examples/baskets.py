@@ -33,7 +33,7 @@ def main(quick: bool = False) -> plt.Figure:
     figure, axes = plt.subplots(1, 3, figsize=(10, 2.8), layout="constrained")
     for ax, query in zip(axes, queries, strict=True):
         found = expander.expand(query, k=5)
-        print(" + ".join(query), "->", ", ".join(item.element for item in found))
+        print(" + ".join(query), "->", ", ".join(f"{item.element} ({item.score:.1f})" for item in found))
         ax.barh([item.element for item in found][::-1], [item.score for item in found][::-1])
         ax.set(title=" + ".join(query), xlabel="score")
     odd = ["milk", "bread", "charcoal", "jam"]

@@ -1,4 +1,4 @@
-"""The heads of a set estimator: linear model, forest and boosting on summaries, and deep networks; their blend."""
+"""Heads of a set estimator: linear model, forest and boosting on summaries, and deep networks; their blend."""
 
 from __future__ import annotations
 

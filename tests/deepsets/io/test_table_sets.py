@@ -41,6 +41,14 @@ def test_categories_decimals_and_nulls_are_read(tmp_path):
         assert np.array_equal(sets.X.values, [[1, 1, 1], [np.nan, 0, 2], [3, np.nan, 3]], equal_nan=True)
 
 
+def test_mixed_columns_and_missing_strings_keep_their_values(tmp_path):
+    sets = whole(write(LONG.append_column("word", [["x"] * len(IDS)]), tmp_path / "t.parquet"))
+    assert [member["word"] for members in sets.X.to_pylist() for member in members] == ["x"] * len(IDS)
+    sets = whole(write(pa.table({"box": ["u", "u"], "w": ["x", None]}), tmp_path / "w.parquet"))
+    members = sets.X.to_pylist()[0] if hasattr(sets.X, "to_pylist") else sets.X[0]
+    assert [m["w"] if isinstance(m, dict) else m for m in members] == ["x", None]
+
+
 def test_columns_with_the_wrong_content_are_errors(tmp_path):
     path = write(LONG.append_column("word", [["x"] * len(IDS)]), tmp_path / "t.parquet")
     with pytest.raises(ValueError, match=r"'a' must have one value per set, but it changes within set 0"):

@@ -93,6 +93,8 @@ def test_predict_answers_as_in_process(api, models):
         return found
 
     assert ask("size")["predictions"] == pytest.approx(by_name["size"].predict(X[:3]).tolist(), rel=1e-5)
+    gaps = api.post("/v1/predict", {"model": "size", "sets": [[], [[1.0, None]]]})[2]["predictions"]
+    assert gaps == pytest.approx(by_name["size"].predict([np.zeros((0, 2)), np.array([[1.0, np.nan]])]), rel=1e-5)
     found = ask("wide")
     assert found["predictions"] == by_name["wide"].predict(X[:3]).tolist()
     np.testing.assert_allclose(found["probabilities"], by_name["wide"].predict_proba(X[:3]), atol=1e-6)
