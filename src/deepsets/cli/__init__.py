@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from ..nn.kernels import implementation
+from .errors import Commands
 from .evaluate import evaluate
 from .expand import expand
 from .explain import explain
@@ -18,10 +19,7 @@ from .serve import serve
 __all__ = ["app"]
 
 app = typer.Typer(
-    name="deepsets",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+    cls=Commands, name="deepsets", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False
 )
 
 

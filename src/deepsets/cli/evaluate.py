@@ -9,26 +9,23 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from .errors import user_errors
-from .output import names, show, show_json, show_rows
+from .options import AsJson, By, Element, ModelFolder, Table, ZColumns, names
+from .output import show, show_json, show_table
 
 
-@user_errors
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
-    table: Annotated[Path, typer.Argument(help="Parquet, CSV, Arrow/Feather, JSON lines or NPZ.")],
+    model: ModelFolder,
+    table: Table,
     target: Annotated[
         str | None, typer.Option(help="The column with the true values (default: as in the fit).")
     ] = None,
-    by: Annotated[str | None, typer.Option(help="The column that names the set (default: as in the fit).")] = None,
-    z_columns: Annotated[
-        str | None, typer.Option(help="Columns known of the whole set (default: as in the fit).")
-    ] = None,
-    element: Annotated[str | None, typer.Option(help="Expansion: the column of the elements.")] = None,
+    by: By = None,
+    z_columns: ZColumns = None,
+    element: Element = None,
     train: Annotated[Path | None, typer.Option(help="Expansion: the table of the fit, for the baselines.")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Expansion: length of the lists.")] = 10,
     report: Annotated[Path | None, typer.Option(help="Write a page with plots to this HTML file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare predictions with the targets in the table, beside baselines.
 
@@ -51,17 +48,18 @@ def evaluate(
         check_folder(report)
     if hasattr(load(model), "expand"):
         result, drawing = _expansion(model, table, by, element, train, k), None
+    elif element is not None or train is not None:
+        raise typer.BadParameter("it is for models of --task expansion.", param_hint="--element, --train")
     else:
-        if element is not None or train is not None:
-            raise typer.BadParameter("it is for models of --task expansion.", param_hint="--element, --train")
-        result, drawing = _Evaluation(model, table, by, names(z_columns), names(target), as_json).result()
+        result, drawing = _estimator(model, table, by, names(z_columns), names(target), as_json)
+    result = {"model": str(model), "table": str(table)} | result
     if report is not None:
         write_report(report, result, drawing)
     if as_json:
         show_json(result)
         return
-    show({name: result[name] for name in ("model", "table", "sets", "labelled") if name in result}, "Evaluated")
-    show_rows(result["methods"], "\nScores")
+    show({name: result[name] for name in ("model", "table", "sets", "labelled")}, "Evaluated")
+    show_table(result["methods"], "\nScores")
 
 
 def _expansion(
@@ -74,99 +72,81 @@ def _expansion(
     _, sets = read_elements(table, by, element)
     before = None if train is None else read_elements(train, by, element)[1]
     rows = evaluate_expander(load(model), sets, k, training_sets=before)
-    scores = {name: value for name, value in rows[0].items() if name not in ("method", "queries")}
-    facts = {"model": str(model), "table": str(table), "sets": len(sets), "labelled": rows[0]["queries"]}
-    return facts | scores | {"methods": [{n: v for n, v in row.items() if n != "queries"} for row in rows]}
+    methods = [{name: value for name, value in row.items() if name != "queries"} for row in rows]
+    scores = {name: value for name, value in methods[0].items() if name != "method"}
+    return {"sets": len(sets), "labelled": rows[0]["queries"]} | scores | {"methods": methods}
 
 
-class _Evaluation:
-    """Predictions and targets of a whole table, and what the baselines need."""
+def _estimator(
+    model: Path, table: Path, by: str | None, z: list[str], target: list[str], quiet: bool
+) -> tuple[dict[str, Any], Any]:
+    """The scores of the model and of the baselines, and what a report draws: predictions, true values, names."""
+    from ..io import task_of
+    from .baselines import MEMBERS, boosting, constant
+    from .inference import InferenceJob
+    from .metrics import class_scores, number_scores
 
-    def __init__(self, model: Path, table: Path, by: str | None, z: list[str], target: list[str], quiet: bool) -> None:
-        from ..io import task_of
-        from .baselines import MEMBERS
-        from .inference import InferenceJob
+    job = InferenceJob(model, table, by, z, target)
+    task, columns = task_of(job.model), job.source.columns
+    outcomes, kept, sets, members = [], [], 0, 0
+    for part in job.parts(quiet):
+        outcomes.append(_compare(job.model, task.name, part, columns.target))
+        if members < MEMBERS:
+            X, context = part.named(columns)
+            kept.append(replace(part, X=X, z=context))
+        sets, members = sets + len(part), members + int(part.sizes.sum())
+    found, wanted = (np.concatenate(each) for each in list(zip(*outcomes, strict=True))[:2])
+    if len(wanted) == 0:
+        raise ValueError("the table has no known targets to compare with.")
+    inputs, groups = _inputs(kept, task.per_member)
+    known = np.concatenate([known for _, _, known in outcomes[: len(kept)]])
+    inputs, groups = inputs[known], groups[known]
+    facts, method = {"sets": sets, "labelled": len(wanted)}, {"method": type(job.model).__name__}
+    if task.name == "odd-one-out":
+        own: dict[str, Any] = {"accuracy": float(np.mean(found == wanted))}
+        chance = {"method": "chance", "accuracy": float(np.mean(1 / inputs[:, 0]))}  # the first summary is the size
+        return facts | own | {"methods": [method | own, chance]}, None
+    classes = len(job.model.classes_) if task.classes else None
+    score: Any = class_scores if task.classes else number_scores
+    own, some = score(found, wanted), wanted[: len(inputs)]
+    rows = [method | own]
+    rows.append({"method": "class shares" if classes else "mean"} | score(constant(wanted, classes), wanted))
+    if len(np.unique(groups)) >= 10:
+        rows.append({"method": "boosting on summaries"} | score(boosting(inputs, some, classes, groups), some))
+    return facts | own | {"methods": rows}, (found, wanted, job.model.classes_ if classes else columns.target)
 
-        job = InferenceJob(model, table, by, z, target)
-        self.facts = {"model": str(model), "table": str(table)}
-        self.model, self.task, self.names = job.model, task_of(job.model), job.source.columns.target
-        self.sets = members = 0
-        found, wanted, kept, marks = [], [], [], []
-        for part in job.parts(quiet):
-            predicted, y, known = self._compare(part)
-            found.append(predicted)
-            wanted.append(y)
-            if members < MEMBERS:
-                X, z = part.named(job.source.columns)
-                kept.append(replace(part, X=X, z=z))
-                marks.append(known)
-            self.sets += len(part)
-            members += int(part.sizes.sum())
-        self.found, self.wanted = np.concatenate(found), np.concatenate(wanted)
-        if len(self.wanted) == 0:
-            raise ValueError("the table has no known targets to compare with.")
-        inputs, groups = self._inputs(kept)
-        known = np.concatenate(marks)
-        self.inputs, self.groups = inputs[known], groups[known]
 
-    def _inputs(self, parts: list[Any]) -> tuple[np.ndarray, np.ndarray]:
-        """What boosting sees of each set or member, and the set it belongs to."""
-        from ..io import arrow
-        from .baselines import member_matrix, summaries
+def _compare(model: Any, task: str, part: Any, columns: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Predictions and targets of what is labelled, and which sets or members that is."""
+    from ..io import flatten
+    from .metrics import class_codes
+    from .targets import targets
 
-        whole = replace(
-            parts[0],
-            X=arrow().concat_arrays([part.X for part in parts]),
-            z=None if parts[0].z is None else arrow().concat_tables([part.z for part in parts]),
-            sizes=np.concatenate([part.sizes for part in parts]),
-        )
-        described = summaries(whole)
-        if not self.task.per_member:
-            return described, np.arange(len(whole))
-        sets = np.repeat(np.arange(len(whole)), whole.sizes)
-        return np.concatenate([member_matrix(whole), described[sets]], axis=1), sets
+    y = targets(task, part, columns)
+    if task == "odd-one-out":
+        return model.predict(part.X, z=part.z), y, np.ones(len(y), dtype=bool)
+    if task.endswith("regression"):
+        values, y = flatten(model.predict(part.X, z=part.z)).reshape(len(y), -1), y.reshape(len(y), -1)
+        known = np.isfinite(y).all(1)
+        return values[known], y[known], known
+    known = np.array([label is not None and label == label for label in y.tolist()], dtype=bool)  # noqa: PLR0124
+    codes = class_codes(y[known].tolist(), model.classes_)
+    return flatten(model.predict_proba(part.X, z=part.z))[known], codes, known
 
-    def _compare(self, part: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Predictions and targets of what is labelled, and which sets or members that is."""
-        from ..io import flatten
-        from .metrics import class_codes
-        from .targets import targets
 
-        y = targets(self.task.name, part, self.names)
-        if self.task.name == "odd-one-out":
-            return self.model.predict(part.X, z=part.z), y, np.ones(len(y), dtype=bool)
-        if self.task.name.endswith("regression"):
-            values, y = flatten(self.model.predict(part.X, z=part.z)).reshape(len(y), -1), y.reshape(len(y), -1)
-            known = np.isfinite(y).all(1)
-            return values[known], y[known], known
-        known = np.array([label is not None and label == label for label in y.tolist()], dtype=bool)  # noqa: PLR0124
-        codes = class_codes(y[known].tolist(), self.model.classes_)
-        return flatten(self.model.predict_proba(part.X, z=part.z))[known], codes, known
+def _inputs(parts: list[Any], per_member: bool) -> tuple[np.ndarray, np.ndarray]:
+    """What boosting sees of each set or member, and the set it belongs to."""
+    from ..io import arrow
+    from .baselines import member_matrix, summaries
 
-    def result(self) -> tuple[dict[str, Any], Any]:
-        """The scores of the model and of the baselines, and what a report draws."""
-        from . import baselines
-        from .metrics import class_scores, number_scores
-
-        found, wanted = self.found, self.wanted
-        facts = self.facts | {"sets": self.sets, "labelled": len(wanted)}
-        name = type(self.model).__name__
-        if self.task.name == "odd-one-out":
-            accuracy = {"accuracy": float(np.mean(found == wanted))}
-            chance = {"accuracy": float(np.mean(1 / self.inputs[:, 0]))}  # the first summary is the size
-            return facts | accuracy | {"methods": [{"method": name} | accuracy, {"method": "chance"} | chance]}, None
-        classes = len(self.model.classes_) if self.task.classes else None
-        score: Any = class_scores if self.task.classes else number_scores
-        own = score(found, wanted)
-        rows = [{"method": name} | own]
-        rows.append(
-            {"method": "class shares" if classes else "mean"} | score(baselines.constant(wanted, classes), wanted)
-        )
-        some = wanted[: len(self.inputs)]
-        if len(np.unique(self.groups)) >= 10:
-            groups = self.groups if self.task.per_member else None
-            rows.append(
-                {"method": "boosting on summaries"}
-                | score(baselines.boosting(self.inputs, some, classes, groups), some)
-            )
-        return facts | own | {"methods": rows}, (found, wanted, self.model.classes_ if classes else self.names)
+    whole = replace(
+        parts[0],
+        X=arrow().concat_arrays([part.X for part in parts]),
+        z=None if parts[0].z is None else arrow().concat_tables([part.z for part in parts]),
+        sizes=np.concatenate([part.sizes for part in parts]),
+    )
+    described, sets = summaries(whole), np.arange(len(whole))
+    if per_member:
+        sets = np.repeat(sets, whole.sizes)
+        described = np.concatenate([member_matrix(whole), described[sets]], axis=1)
+    return described, sets

@@ -8,12 +8,10 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from .engine import Address, EngineName, Workers, check_engine, make_engine
-from .errors import user_errors
-from .output import progress, show_json
+from .options import Address, AsJson, EngineName, Workers, check_address
+from .output import progress, show_json, show_table
 
 
-@user_errors
 def expand(
     words: Annotated[list[str] | None, typer.Argument(help='Members of a set; "grand piano" or grand_piano.')] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="How many to find.")] = 10,
@@ -35,7 +33,7 @@ def expand(
     engine: EngineName = "local",
     workers: Workers = None,
     address: Address = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find more elements of the set that a few words belong to.
 
@@ -58,14 +56,14 @@ def expand(
         raise typer.BadParameter(
             "give at least one word, and no empty one, or a file of words with --from.", param_hint="WORDS"
         )
-    check_engine(engine, address)
+    check_address(engine, address)
     if candidates is not None:
         if model is None or element is None or fits:
             raise typer.BadParameter(
                 "candidates in files need --model and --element, and cannot be used with --fits.",
                 param_hint="--candidates",
             )
-        run = make_engine(engine, workers, address)
+        run = (engine, workers, address)
         _from_files(model, query, candidates, k, element, exclude or [], run, as_json)
         return
     if engine != "local" or element is not None:
@@ -103,19 +101,12 @@ def expand(
 
 
 def _from_files(
-    model: str,
-    query: list[str],
-    candidates: str,
-    k: int,
-    element: str,
-    exclude: list[str],
-    engine: Any,
-    as_json: bool,
+    model: str, query: list[str], candidates: str, k: int, element: str, exclude: list[str], run: Any, as_json: bool
 ) -> None:
     from .. import distributed
 
     with progress("candidates", None, as_json) as advance:
-        options: dict[str, Any] = {"element": element, "exclude": exclude, "engine": engine, "progress": advance}
+        options = {"element": element, "exclude": exclude, "engine": distributed.Engine(*run), "progress": advance}
         found = distributed.expand(model, query, candidates, k, **options)
     if as_json:
         show_json({"query": query, "answers": [candidate._asdict() for candidate in found]})
@@ -156,14 +147,12 @@ def _lines(file: Path) -> list[str]:
 
 def _table(rows: list[tuple[Any, float, str]], least: float, most: float = -np.inf) -> None:
     """Element, bar and score; the bar is empty at `least`, and full at `most` or, where that is more, at the best."""
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     span = max(most, least, *(score for _, score, _ in rows)) - least
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    out = []
     for element, score, reason in rows:
-        length = 20 * (score - least) / span if span > 0 and np.isfinite(score) else 0.0
-        bar = "█" * int(max(length, 0)) + ("▌" if max(length, 0) % 1 >= 0.5 else "")
-        table.add_row(Text(str(element), style="bold"), Text(bar, style="cyan"), f"{score:.3g}", Text(reason))
-    Console().print(table)
+        length = max(20 * (score - least) / span, 0.0) if span > 0 and np.isfinite(score) else 0.0
+        bar = Text("█" * int(length) + ("▌" if length % 1 >= 0.5 else ""), style="cyan")
+        out.append({"": Text(str(element), style="bold"), "bar": bar, "score": f"{score:.3g}", "why": reason})
+    show_table(out, header=False)

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from .errors import user_errors
-from .output import names, show_result
+from .options import AsJson, By, ModelFolder, Output, Overwrite, Table, ZColumns, names
+from .output import show_result
 
 
-@user_errors
 def explain(
-    model: Annotated[Path, typer.Argument(help="A model folder of a task with one prediction per set.")],
-    table: Annotated[Path, typer.Argument(help="Parquet, CSV, Arrow/Feather, JSON lines or NPZ.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The table to write; format by extension.")],
-    by: Annotated[str | None, typer.Option(help="The column that names the set (default: as in the fit).")] = None,
-    z_columns: Annotated[
-        str | None, typer.Option(help="Columns known of the whole set (default: as in the fit).")
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    model: ModelFolder,
+    table: Table,
+    output: Output,
+    by: By = None,
+    z_columns: ZColumns = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write for every member: the prediction for its set, minus the prediction without it.
 
-    A positive number means that the member increases the prediction (for classes: the probability of that class).
+    A positive number means that the member increases the prediction (for classes: the probability of that class). The
+    model must be one with a prediction per set.
 
     \b
     Example:

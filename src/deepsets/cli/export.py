@@ -7,16 +7,15 @@ from typing import Annotated
 
 import typer
 
-from .errors import user_errors
+from .options import AsJson, ModelFolder, Overwrite
 from .output import show_result
 
 
-@user_errors
 def export(
-    model: Annotated[Path, typer.Argument(help="A model folder.")],
+    model: ModelFolder,
     output: Annotated[Path, typer.Option("-o", "--output", help="The ONNX file to write.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a model as ONNX, for use without Python.
 

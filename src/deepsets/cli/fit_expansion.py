@@ -24,32 +24,18 @@ def fit_expansion(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    """Read the sets, show what they are, fit and save.
-
-    Parameters
-    ----------
-    table, output, by, element, method, epochs, seed, overwrite, as_json
-        As on the command line.
-    """
+    """Read the sets, show what they are, fit and save; parameters as on the command line."""
     from .. import io
     from ..expand import METHODS, Expander
+    from .schema import overview
 
     methods = ("blend", *METHODS[:-1])  # the last one is for items with features
-    if method is not None and method not in methods:
-        raise typer.BadParameter(f"{method!r} is none of {', '.join(methods)}.", param_hint="--method")
     method = method or methods[0]
+    if method not in methods:
+        raise typer.BadParameter(f"{method!r} is none of {', '.join(methods)}.", param_hint="--method")
     column, sets = read_elements(table, by, element)
-    sizes = np.array([len(members) for members in sets])
-    schema = {
-        "table": str(table),
-        "sets": len(sets),
-        "members": int(sizes.sum()),
-        "sizes": {"min": int(sizes.min()), "median": float(np.median(sizes)), "max": int(sizes.max())},
-        "element": column,
-        "elements": len({member for members in sets for member in members}),
-        "task": "expansion",
-        "method": method,
-    }
+    schema = overview(table, np.array([len(members) for members in sets]), "expansion")
+    schema |= {"element": column, "elements": len({member for members in sets for member in members}), "method": method}
     if not as_json:
         show(schema, "Schema")
     start = time.perf_counter()
@@ -63,15 +49,6 @@ def read_elements(path: Path, by: str | None, element: str | None) -> tuple[str,
     """Return the column of the elements, and the sets as lists of text.
 
     A text file, or a CSV file without --by and --element, has one set per line and no header.
-
-    Parameters
-    ----------
-    path : Path
-        The table.
-    by : str or None
-        Column that names the set.
-    element : str or None
-        Column of the elements.
     """
     if path.suffix.lower() == ".txt" or (path.suffix.lower() == ".csv" and by is None and element is None):
         return "one set per line", _baskets(path)

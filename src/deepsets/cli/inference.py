@@ -17,10 +17,8 @@ class InferenceJob:
 
     Parameters
     ----------
-    model : Path
-        A model folder.
-    table : Path
-        A table.
+    model, table : Path
+        A model folder and a table.
     by : str or None
         Column that names the set; None: as in the fit.
     z : list of str
@@ -43,13 +41,7 @@ class InferenceJob:
         self.source = Source(self.model, [table], by, z=z, target=target or [])
 
     def parts(self, quiet: bool) -> Iterator[TableSets]:
-        """Iterate over batches of whole sets, with a progress bar.
-
-        Parameters
-        ----------
-        quiet : bool
-            Whether to show no bar.
-        """
+        """Iterate over batches of whole sets, with a progress bar."""
         with progress("rows", self.source.open(0).rows, quiet) as advance:
             for part in self.source.batches():
                 yield part
@@ -58,22 +50,7 @@ class InferenceJob:
     def write(
         self, output: Path, columns: Callable[[Any, TableSets, str], dict[str, Any]], *, quiet: bool
     ) -> dict[str, Any]:
-        """Write a table with the columns computed for each batch.
-
-        Parameters
-        ----------
-        output : Path
-            The table to write.
-        columns : callable
-            (model, sets, name of the set column) to the columns.
-        quiet : bool
-            Whether to show no progress bar.
-
-        Returns
-        -------
-        dict
-            The path, the number of sets and members, and the seconds it took.
-        """
+        """Write a table with the columns computed for each batch; returns what was done."""
         import pyarrow as pa
 
         start, sets, members = time.perf_counter(), 0, 0

@@ -9,78 +9,35 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+
+def show_table(rows: list[dict[str, Any]], title: str | None = None, *, header: bool = True) -> None:
+    """Print rows with the same keys; as wide as needed where standard output is not a terminal."""
+    table = Table(title=title, title_justify="left", show_header=header, box=None, padding=(0, 2, 0, 0))
+    for i, name in enumerate(rows[0]):
+        table.add_column(name, justify="right" if header and i else "left")
+    for row in rows:
+        table.add_row(*(value if isinstance(value, Text) else Text(_text(value)) for value in row.values()))
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
 def show(facts: dict[str, Any], title: str) -> None:
-    """Print names and values, one per line.
-
-    Parameters
-    ----------
-    facts : dict
-        What to print.
-    title : str
-        The line above.
-    """
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, value in facts.items():
-        table.add_row(Text(name, style="bold"), Text(_text(value)))
-    _console().print(table)
+    """Print names and values, one per line."""
+    rows = [{"name": Text(name, style="bold"), "value": value} for name, value in facts.items()]
+    show_table(rows, title, header=False)
 
 
-def show_rows(rows: list[dict[str, Any]], title: str) -> None:
-    """Print a table with a header.
-
-    Parameters
-    ----------
-    rows : list of dict
-        The rows, with the same keys.
-    title : str
-        The line above.
-    """
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for name in rows[0]:
-        table.add_column(name, justify="left" if name == next(iter(rows[0])) else "right")
-    for row in rows:
-        table.add_row(*(Text(_text(value)) for value in row.values()))
-    _console().print(table)
-
-
-def _console() -> Any:
-    """Standard output; as wide as needed where it is not a terminal."""
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else 200)
-
-
-def show_json(facts: dict[str, Any] | list[dict[str, Any]]) -> None:
-    """Print one JSON value on standard output.
-
-    Parameters
-    ----------
-    facts : dict or list of dict
-        What to print.
-    """
+def show_json(facts: Any) -> None:
+    """Print one JSON value on standard output."""
     typer.echo(json.dumps(facts, ensure_ascii=False, indent=1))
 
 
 def show_result(facts: dict[str, Any], title: str, as_json: bool) -> None:
-    """Print the result of a command as JSON or as a table.
-
-    Parameters
-    ----------
-    facts : dict
-        The result.
-    title : str
-        Title of the table.
-    as_json : bool
-        Whether to print JSON.
-    """
+    """Print the result of a command as JSON or as a table."""
     if as_json:
         show_json({name.replace(" ", "_"): value for name, value in facts.items()})
     else:
@@ -90,8 +47,6 @@ def show_result(facts: dict[str, Any], title: str, as_json: bool) -> None:
 def _text(value: Any) -> str:
     if value is None or value == []:
         return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
@@ -105,38 +60,9 @@ def _text(value: Any) -> str:
 
 @contextmanager
 def progress(what: str, total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on standard error, if that is a terminal.
-
-    Parameters
-    ----------
-    what : str
-        What is counted.
-    total : int or None
-        How many there are, if known.
-    quiet : bool
-        Whether to show nothing.
-
-    Yields
-    ------
-    callable
-        Function that advances the bar by a number.
-    """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
+    """Show a progress bar on standard error, if that is a terminal; yields the function that advances it."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     hidden = quiet or not sys.stderr.isatty()
     with Progress(*columns, console=Console(stderr=True), disable=hidden) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.update(task, advance=count)
-
-
-def names(text: str | None) -> list[str]:
-    """Split a list of names, ``a,b``.
-
-    Parameters
-    ----------
-    text : str or None
-        Names separated by commas.
-    """
-    return [name.strip() for name in (text or "").split(",") if name.strip()]

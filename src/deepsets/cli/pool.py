@@ -6,27 +6,23 @@ from typing import Annotated, Any
 
 import typer
 
-from .engine import Address, EngineName, Workers, make_engine
-from .errors import user_errors
-from .output import names, progress, show_result
+from .options import Address, AsJson, By, EngineName, Overwrite, Workers, ZColumns, check_address, names
+from .output import progress, show_result
 
 
-@user_errors
 def pool(
     model: Annotated[str, typer.Argument(help="A model folder with one prediction per set; path or URI.")],
     table: Annotated[str, typer.Argument(help="A table, or a folder of Parquet files; path or URI.")],
     output: Annotated[str, typer.Option("-o", "--output", help="A Parquet file; without extension a folder.")],
     merge: Annotated[str | None, typer.Option(help="Earlier states, to which these are added.")] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the rows from the states of --merge.")] = False,
-    by: Annotated[str | None, typer.Option(help="The column that names the set (default: as in the fit).")] = None,
-    z_columns: Annotated[
-        str | None, typer.Option(help="Columns known of the whole set (default: as in the fit).")
-    ] = None,
+    by: By = None,
+    z_columns: ZColumns = None,
     engine: EngineName = "local",
     workers: Workers = None,
     address: Address = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write the state of each set, to which new rows can be added without the old ones.
 
@@ -41,16 +37,11 @@ def pool(
     """
     if remove and merge is None:
         raise typer.BadParameter("--merge must name the states to remove from.", param_hint="--remove")
-    run = make_engine(engine, workers, address)
+    check_address(engine, address)
     from .. import distributed
 
-    options: dict[str, Any] = {
-        "by": by,
-        "z": names(z_columns),
-        "merge": merge,
-        "remove": remove,
-        "overwrite": overwrite,
-    }
+    options: dict[str, Any] = {"by": by, "z": names(z_columns), "merge": merge, "remove": remove}
+    run = distributed.Engine(engine, workers, address)
     with progress("rows", None, as_json) as advance:
-        result = distributed.pool(model, table, output, engine=run, progress=advance, **options)
+        result = distributed.pool(model, table, output, engine=run, progress=advance, overwrite=overwrite, **options)
     show_result(result, "Pooled", as_json)

@@ -7,28 +7,24 @@ from typing import Annotated
 
 import typer
 
-from .engine import Address, EngineName, Workers, check_engine, make_engine
-from .errors import user_errors
-from .output import names, progress, show_result
+from .options import Address, AsJson, By, EngineName, Overwrite, Workers, ZColumns, check_address, names
+from .output import progress, show_result
 
 
-@user_errors
 def predict(
     model: Annotated[str, typer.Argument(help="A model folder; path or URI.")],
     table: Annotated[
         str, typer.Argument(help="Parquet, CSV, Arrow/Feather, JSON lines or NPZ; a folder; states; path or URI.")
     ],
     output: Annotated[str, typer.Option("-o", "--output", help="The table to write; format by extension.")],
-    by: Annotated[str | None, typer.Option(help="The column that names the set (default: as in the fit).")] = None,
-    z_columns: Annotated[
-        str | None, typer.Option(help="Columns known of the whole set (default: as in the fit).")
-    ] = None,
+    by: By = None,
+    z_columns: ZColumns = None,
     scattered: Annotated[bool, typer.Option("--scattered", help="The rows of a set need not be adjacent.")] = False,
     engine: EngineName = "local",
     workers: Workers = None,
     address: Address = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write predictions for all sets of a table, or all their members.
 
@@ -44,13 +40,13 @@ def predict(
       deepsets predict model/ bags.csv -o predictions.csv --overwrite
       deepsets predict model/ shards/ -o predictions/ --engine ray --address auto
     """
-    check_engine(engine, address)
+    check_address(engine, address)
     uris = any("://" in place for place in (model, table, output))
     folders = Path(table).is_dir() or not Path(output).suffix
     if scattered or engine != "local" or uris or folders or _is_states(Path(table)):
-        run = make_engine(engine, workers, address)
         from .. import distributed
 
+        run = distributed.Engine(engine, workers, address)
         options = {"by": by, "z": names(z_columns), "engine": run, "overwrite": overwrite}
         with progress("rows", None, as_json) as advance:
             result = distributed.predict(model, table, output, progress=advance, **options)

@@ -20,14 +20,8 @@ td:first-child,th:first-child{text-align:left}svg text{font:11px system-ui,sans-
 def write_report(path: Path, result: dict[str, Any], drawing: Any) -> None:
     """Write a page that needs no other files.
 
-    Parameters
-    ----------
-    path : Path
-        The HTML file.
-    result : dict
-        What `deepsets evaluate --json` prints.
-    drawing : tuple or None
-        Predictions, true values, and classes or names of the targets.
+    `result` is what `deepsets evaluate --json` prints; `drawing` holds predictions, true values, and the classes or the
+    names of the targets, or is None.
     """
     parts = [_scores(result["methods"])]
     if drawing is not None:

@@ -10,10 +10,7 @@ from typing import Annotated
 
 import typer
 
-from .errors import user_errors
 
-
-@user_errors
 def serve(
     models: Annotated[
         list[Path] | None, typer.Argument(help="Model folders (default: the English words that come with the library).")

@@ -15,11 +15,6 @@ def guess_task(sets: TableSets) -> str:
     """Guess the task: per set if no target changes within a set; classes if the target looks like them.
 
     Classes are text, booleans, and integers with at most ten different values.
-
-    Parameters
-    ----------
-    sets : TableSets
-        Sets with their targets.
     """
     whole = sets.per_set or all(same_within_sets(target, sets.sizes) is None for target in sets.targets)
     classes = len(sets.targets) == 1 and _like_classes(sets.targets[0])
@@ -34,17 +29,7 @@ def _like_classes(column: Any) -> bool:
 
 
 def check_target(task: str, sets: TableSets, names: list[str]) -> None:
-    """Raise an error, before any training, for targets that nothing can be learned from or that cannot be saved.
-
-    Parameters
-    ----------
-    task : str
-        The task.
-    sets : TableSets
-        Sets with their targets.
-    names : list of str
-        Names of the target columns.
-    """
+    """Raise an error, before any training, for targets that nothing can be learned from or that cannot be saved."""
     for column, name in zip(sets.targets, names, strict=True):
         found = column.unique().drop_null()
         if len(found) == 0:
@@ -64,33 +49,12 @@ def check_target(task: str, sets: TableSets, names: list[str]) -> None:
 
 
 def targets(task: str, sets: TableSets, names: list[str]) -> np.ndarray:
-    """Return the targets as an array.
-
-    Parameters
-    ----------
-    task : str
-        The task.
-    sets : TableSets
-        Sets with their targets.
-    names : list of str
-        Names of the target columns.
-
-    Returns
-    -------
-    ndarray
-        Shape (B,) or (B, targets) for tasks of sets, (N,) or (N, targets) for tasks of members.
-    """
+    """Return the targets: (B,) or (B, targets) for tasks of sets, (N,) or (N, targets) for tasks of members."""
     if task == "odd-one-out":
         return _positions(sets, names[0])
     columns = sets.targets
     if task.startswith("set"):
         columns = [_one_per_set(column, sets, name) for column, name in zip(columns, names, strict=True)]
-        for column, name in zip(columns, names, strict=True):
-            if column.null_count:
-                b = column.is_null().index(True).as_py()
-                raise ValueError(
-                    f"the target {name!r} of set {sets.ids[b].as_py()!r} is missing: drop such sets first."
-                )
     elif sets.per_set:
         raise ValueError(f"the target {names[0]!r} has one value per set: {task} needs one per member.")
     if task.endswith("regression"):
@@ -102,17 +66,21 @@ def targets(task: str, sets: TableSets, names: list[str]) -> np.ndarray:
 
 
 def _one_per_set(column: Any, sets: TableSets, name: str) -> Any:
-    if sets.per_set:
-        return column
-    bad = same_within_sets(column, sets.sizes)
-    if bad is not None:
-        raise ValueError(
-            f"the target {name!r} must have one value per set, but it changes within set {sets.ids[bad].as_py()!r}: "
-            "use a task of members."
-        )
-    if (sets.sizes == 0).any():
-        raise ValueError(f"set {sets.ids[int((sets.sizes == 0).argmax())].as_py()!r} is empty, so it has no {name!r}.")
-    return column.take(arrow().array(np.cumsum(sets.sizes) - sets.sizes))
+    if not sets.per_set:
+        bad = same_within_sets(column, sets.sizes)
+        if bad is not None:
+            raise ValueError(
+                f"the target {name!r} must have one value per set, but it changes within set "
+                f"{sets.ids[bad].as_py()!r}: use a task of members."
+            )
+        if (sets.sizes == 0).any():
+            empty = sets.ids[int((sets.sizes == 0).argmax())].as_py()
+            raise ValueError(f"set {empty!r} is empty, so it has no {name!r}.")
+        column = column.take(arrow().array(_starts(sets)))
+    if column.null_count:
+        b = column.is_null().index(True).as_py()
+        raise ValueError(f"the target {name!r} of set {sets.ids[b].as_py()!r} is missing: drop such sets first.")
+    return column
 
 
 def _positions(sets: TableSets, name: str) -> np.ndarray:
@@ -121,13 +89,18 @@ def _positions(sets: TableSets, name: str) -> np.ndarray:
     if column.null_count:
         raise ValueError(f"the target {name!r} is missing in row {column.is_null().index(True).as_py()}.")
     values = numbers(column, name).astype(np.int64)
-    if sets.per_set or same_within_sets(column, sets.sizes) is None:
-        return values if sets.per_set else values[np.cumsum(sets.sizes) - sets.sizes]
-    set_ids = np.repeat(np.arange(len(sets)), sets.sizes)
-    marks = np.bincount(set_ids, weights=values != 0, minlength=len(sets))
+    if sets.per_set:
+        return values
+    if same_within_sets(column, sets.sizes) is None:
+        return values[_starts(sets)]
+    marks = np.bincount(np.repeat(np.arange(len(sets)), sets.sizes), weights=values != 0, minlength=len(sets))
     if (marks != 1).any():
         b = int((marks != 1).argmax())
         raise ValueError(
             f"the target {name!r} marks {int(marks[b])} members of set {sets.ids[b].as_py()!r}: exactly one is needed."
         )
-    return np.flatnonzero(values) - (np.cumsum(sets.sizes) - sets.sizes)
+    return np.flatnonzero(values) - _starts(sets)
+
+
+def _starts(sets: TableSets) -> np.ndarray:
+    return np.cumsum(sets.sizes) - sets.sizes
