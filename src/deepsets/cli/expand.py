@@ -106,8 +106,10 @@ def _from_files(
     from .. import distributed
 
     with progress("candidates", None, as_json) as advance:
-        options = {"element": element, "exclude": exclude, "engine": distributed.Engine(*run), "progress": advance}
-        found = distributed.expand(model, query, candidates, k, **options)
+        engine = distributed.Engine(*run)
+        found = distributed.expand(
+            model, query, candidates, k, element=element, exclude=exclude, engine=engine, progress=advance
+        )
     if as_json:
         show_json({"query": query, "answers": [candidate._asdict() for candidate in found]})
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -47,7 +47,7 @@ def predict(
         from .. import distributed
 
         run = distributed.Engine(engine, workers, address)
-        options = {"by": by, "z": names(z_columns), "engine": run, "overwrite": overwrite}
+        options: dict[str, Any] = {"by": by, "z": names(z_columns), "engine": run, "overwrite": overwrite}
         with progress("rows", None, as_json) as advance:
             result = distributed.predict(model, table, output, progress=advance, **options)
     else:

@@ -113,9 +113,8 @@ def test_options_that_a_task_does_not_have_are_usage_errors(table, tmp_path):
     assert "member-regression has no such option" in fit(
         table, "sum", tmp_path / "model", "--model", "linear", code=2
     ).replace("\n", " ")
-    assert "'clustering' is not one of 'set-regression'" in fit(
-        table, "top", tmp_path / "model", "--task", "clustering", code=2
-    )
+    said = fit(table, "top", tmp_path / "model", "--task", "clustering", code=2)
+    assert "'clustering' is not one of" in said and "'set-regression'" in said
     assert "Invalid value for '--epochs'" in fit(table, "top", tmp_path / "model", "--epochs", "0", code=2)
     assert not (tmp_path / "model").exists()
 
