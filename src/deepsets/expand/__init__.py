@@ -4,9 +4,8 @@ from .base import BaseExpander
 from .bayesian import BayesianSets
 from .blended import BlendedExpander
 from .cooccurrence import EASE, ItemItem, Popularity, RandomExpander
-from .expander import Expander
+from .expander import METHODS, Expander, new_method
 from .learned import SetExpander
-from .methods import METHODS, new_method
 from .metrics import evaluate
 from .ranking import Candidate, Explanation, odd_member, top_k
 from .vectors import NearestVectors, set_vectors

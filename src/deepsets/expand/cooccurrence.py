@@ -135,6 +135,9 @@ class EASE(BaseExpander):
     ----------
     ridge : float, default=100.0
         λ; larger values trust rare pairs less.
+    intercept : bool, default=False
+        Add an element that is in every set, with a ridge of 1: the frequency of an element counts beside what it goes
+        with. Better for short sets of which a few elements are in many, such as shopping baskets.
 
     Examples
     --------
@@ -144,37 +147,40 @@ class EASE(BaseExpander):
 
     """
 
-    def __init__(self, ridge: float = 100.0) -> None:
+    def __init__(self, ridge: float = 100.0, intercept: bool = False) -> None:
         self.ridge = ridge
+        self.intercept = intercept
 
     def _fit(self, sets: Sets, z: np.ndarray | None, validation: tuple[Sets, np.ndarray | None] | None) -> None:
         if not self.ridge > 0:
             raise ValueError(f"ridge must be positive, found {self.ridge}.")
         table = membership(sets, len(self.vocabulary_))
         counts = np.diff(table.indptr)
+        # A column of √λ with the ridge λ is a column of 1 with the ridge 1.
+        constant = self.ridge if self.intercept else 0.0
         if len(sets) < min(len(counts), _LARGEST):
-            self._fit_dual(table)
+            # With fewer sets than elements:  λP = I − Xᵀ (X Xᵀ + λI)⁻¹ X,  never formed.
+            inverse = _inverse((table.T @ table).toarray() + constant, self.ridge)
+            self.inverse_, self.table_ = inverse.astype(np.float32), table  # (B, B), (V, B)
+            self.diagonal_ = 1 - np.asarray(table.multiply(table @ self.inverse_).sum(1)).ravel()  # λ diag(P)
             return
         self.chosen_ = np.sort(np.argsort(-counts, kind="stable")[:_LARGEST])
         kept = table[self.chosen_]
-        gram = (kept @ kept.T).toarray().astype(np.float64)
-        gram[np.diag_indices_from(gram)] += self.ridge
-        inverse = np.linalg.inv(gram)
+        if self.intercept:
+            kept = sp.csr_array(sp.vstack([kept, np.full((1, len(sets)), np.sqrt(constant), np.float32)]))
+        inverse = _inverse((kept @ kept.T).toarray(), self.ridge)
         weights = -inverse / np.diag(inverse)
         np.fill_diagonal(weights, 0)
-        self.weights_ = weights.astype(np.float32)
-
-    def _fit_dual(self, table: sp.csr_array) -> None:
-        r"""With fewer sets than elements:  :math:`λP = I − X^T (X X^T + λI)^{-1} X`,  never formed."""
-        gram = (table.T @ table).toarray().astype(np.float64)
-        gram[np.diag_indices_from(gram)] += self.ridge
-        self.inverse_ = np.linalg.inv(gram).astype(np.float32)  # (B, B)
-        self.table_ = table
-        self.diagonal_ = 1 - np.asarray(table.multiply(table @ self.inverse_).sum(1)).ravel()  # λ diag(P)
+        count = len(self.chosen_)
+        self.base_ = (np.sqrt(constant) * weights[count:, :count].sum(0)).astype(np.float32)  # 0 without intercept
+        self.weights_ = weights[:count, :count].astype(np.float32)
 
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
         if hasattr(self, "table_"):
-            of_sets = np.stack([np.asarray(self.table_[query].sum(0)).ravel() for query in queries])  # (Q, B)
+            constant = self.ridge if self.intercept else 0.0
+            of_sets = np.stack(
+                [np.asarray(self.table_[query].sum(0)).ravel() + constant for query in queries]
+            )  # (Q, B)
             out = np.asarray((self.table_ @ (of_sets @ self.inverse_).T).T) / self.diagonal_
             for row, query in zip(out, queries, strict=True):  # a member does not predict itself
                 row[query] -= 1 / self.diagonal_[query] - 1
@@ -183,8 +189,14 @@ class EASE(BaseExpander):
         place = np.full(len(self.vocabulary_), -1)
         place[self.chosen_] = np.arange(len(self.chosen_))
         known = [place[query][place[query] >= 0] for query in queries]
-        out[:, self.chosen_] = indicator(known, len(self.chosen_)) @ self.weights_
+        out[:, self.chosen_] = indicator(known, len(self.chosen_)) @ self.weights_ + self.base_
         return out
+
+
+def _inverse(gram: np.ndarray, ridge: float) -> np.ndarray:
+    gram = gram.astype(np.float64)
+    gram[np.diag_indices_from(gram)] += ridge
+    return np.linalg.inv(gram)
 
 
 class RandomExpander(BaseExpander):

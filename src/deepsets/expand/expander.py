@@ -1,7 +1,8 @@
-"""The default expander: parts that know different things, blended by what they find of held-out members."""
+"""The default expander: methods that know different things, blended by what they find of held-out members."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,36 +12,92 @@ from torch import Tensor
 
 from ..sets import Sets
 from .base import BaseExpander
+from .bayesian import BayesianSets
+from .cooccurrence import EASE, ItemItem, Popularity
 from .evidence import unit
 from .input import as_dense
+from .learned import SetExpander
 from .lookup import Members
-from .methods import METHODS, new_method
-from .metrics import ranks
+from .vectors import NearestVectors, set_vectors
 
-_HELD_OUT, _TIMES = 0.2, 5  # share of the sets that the weights are learned from, and queries per set at most
-_MOST_QUERIES = 3000
+METHODS = tuple("popularity item-item ease ease-intercept bayesian-sets latent-vectors deep-sets features".split())
+_FOLDS, _TIMES = 3, 5  # folds that members are held out from, and queries per set at most
+_FEWEST_QUERIES, _MOST_QUERIES = 20, 6000
 _SCORES = 4_000_000  # numbers of one part in memory, while the weights are learned
-_PENALTY, _FEWEST_QUERIES = 2.0, 20
-# Weights where there are too few sets to learn them from; learned ones are drawn towards these.
-_PRIOR = {"popularity": 0.2, "item-item": 1.0, "ease": 1.0, "bayesian-sets": 1.0, "latent-vectors": 0.5}
-_PRIOR |= {"deep-sets": 0.1, "features": 0.5}
-_RIDGES, _LARGEST_TRIED = (10.0, 50.0, 200.0, 1000.0), 2000
+_RIDGES, _LARGEST_TRIED = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0), 2000
+_TRIED = (0.03, 0.1, 0.2, 0.4, 0.7, 1.0)  # weights of a part that is added to the blend
+_MOST_ADDED = 5
+# Weights where there are too few sets to learn them from.
+_UNLEARNED = {"popularity": 0.2, "latent-vectors": 0.5, "deep-sets": 0.1, "features": 0.5}
+
+
+def new_method(
+    name: str,
+    sets: Sets,
+    vocabulary: Sequence[Any],
+    random_state: int = 0,
+    epochs: int | None = None,
+    ridge: float = 100.0,
+) -> BaseExpander:
+    """Return an unfitted expander with settings that suit baskets.
+
+    Parameters
+    ----------
+    name : str
+        One of `METHODS`.
+    sets : Sets
+        The sets it will be fitted on.
+    vocabulary : sequence
+        The elements.
+    random_state : int, default=0
+        Seed of "deep-sets".
+    epochs : int, optional
+        Epochs of "deep-sets"; by default as many as give 250 steps, and at least 2.
+    ridge : float, default=100.0
+        Ridge of "ease" and "ease-intercept".
+
+    Returns
+    -------
+    BaseExpander
+
+    """
+    if name == "popularity":
+        return Popularity()
+    if name == "item-item":
+        return ItemItem()
+    if name in ("ease", "ease-intercept"):
+        return EASE(ridge, intercept=name != "ease")
+    if name == "bayesian-sets":
+        return BayesianSets("beta", strength=max(2.0, len(vocabulary) / 10))
+    if name == "latent-vectors":
+        vectors = (vocabulary, set_vectors(sets, len(vocabulary), 100)) if sets.total else None
+        return NearestVectors(vectors, center=False, components=0)
+    if name == "features":
+        return NearestVectors(center=True, components=0)
+    if name == "deep-sets":
+        steps = -(-len(sets) // 64)
+        sizes: dict[str, Any] = {"embedding": 64, "phi": (128,), "rho": (128,), "query": (1, 10), "positives": 3}
+        epochs = epochs or max(2, -(-250 // steps))
+        training: dict[str, Any] = {"negatives": 128, "dropout": 0.1, "weight_decay": 0.1, "epochs": epochs}
+        return SetExpander(loss="softmax", random_state=random_state, **sizes, **training)
+    raise ValueError(f"a method is one of {', '.join(METHODS)}; found {name!r}.")
 
 
 class Expander(BaseExpander):
     r"""Set expansion that blends several methods; the default for baskets, playlists and other sets of items.
 
-    Parts that know different things are fitted on four fifths of the sets. From each of the others one member is held
-    out; the weights of the parts' standardised scores, :math:`s = \sum_p w_p s_p`, maximise the probability of the
-    held-out members among all elements (softmax). If a single part ranks them better than the blend, it answers alone;
-    so the result is not worse than popularity on held-out members. Finally all parts are fitted on all sets.
+    The sets are split into three folds. Each part is fitted on two of them and ranks members that are held out from
+    sets of the third. The blend starts with the part that ranks them best, by the mean of :math:`1 / \log_2(1 + r)`
+    over their ranks r; then parts are added, :math:`s = \sum_p w_p s_p` of scores that are standardised for each query,
+    as long as one improves this mean by more than its standard error (forward selection). So the blend is not worse
+    than its best part on held-out members. Finally all parts are fitted on all sets.
 
     Parameters
     ----------
     parts : tuple of str, optional
-        Methods to blend, of `METHODS`: "popularity", "item-item" (cosine), "ease" (linear, closed form),
-        "bayesian-sets", "latent-vectors" (truncated SVD), "deep-sets" (learned), and "features" (cosine of the items'
-        features). By default all, "features" if items have features, and "deep-sets" up to 20,000 elements.
+        Methods to blend, of `METHODS`: "popularity", "item-item" (cosine), "ease" and "ease-intercept" (linear, closed
+        form), "bayesian-sets", "latent-vectors" (truncated SVD), "deep-sets" (learned), and "features" (cosine of the
+        items' features). By default all, "features" if items have features, and "deep-sets" up to 20,000 elements.
     epochs : int, optional
         Epochs of "deep-sets".
     random_state : int, default=0
@@ -76,101 +133,73 @@ class Expander(BaseExpander):
     # --------------------------------------------------------------------------------------------------- fitting
 
     def _fit(self, sets: Sets, z: np.ndarray | None, validation: tuple[Sets, np.ndarray | None] | None) -> None:
-        names = self.parts or tuple(
-            name
-            for name in METHODS
-            if (name != "features" or self.features_ is not None)
-            and (name != "deep-sets" or len(self.vocabulary_) <= 20_000)
-        )
-        unknown = [name for name in names if name not in METHODS]
+        wanted = {"features": self.features_ is not None, "deep-sets": len(self.vocabulary_) <= 20_000}
+        self.part_names_ = list(self.parts or (name for name in METHODS if wanted.get(name, True)))
+        unknown = [name for name in self.part_names_ if name not in METHODS]
         if unknown:
             raise ValueError(f"parts must be of {', '.join(METHODS)}; found {unknown[0]!r}.")
-        if "features" in names and self.features_ is None:
+        if "features" in self.part_names_ and self.features_ is None:
             raise ValueError('the part "features" needs items with features: give `items` with features to fit.')
-        self.part_names_ = list(names)
-        rng = np.random.default_rng(self.random_state)
-        if validation is None:
-            order = rng.permutation(len(sets))
-            count = max(1, int(_HELD_OUT * len(sets)))
-            held, rest = sets[torch.from_numpy(order[:count])], sets[torch.from_numpy(order[count:])]
-        else:
-            held, rest = validation[0], sets
-        queries, truths = _hold_out(held, rng)
-        self.weights_ = np.array([_PRIOR[name] for name in names], np.float32)
-        self.ridge_ = 100.0
+        self.weights_ = np.array([_UNLEARNED.get(name, 1.0) for name in self.part_names_], np.float32)
+        self.ridges_ = [100.0] * len(self.part_names_)
         self.recall_: list[float] = []
-        if len(queries) >= _FEWEST_QUERIES and len(names) > 1:
-            self.ridge_ = self._choose_ridge(rest, queries, truths) if "ease" in names else 100.0
-            self._fit_parts(rest)
-            self._learn_weights(queries, truths)
-        if validation is None or not self.recall_:
-            self._fit_parts(sets)
+        if len(self.part_names_) > 1:
+            self._learn_weights(sets, None if validation is None else validation[0])
+        self._fit_parts(sets)
 
     def _fit_parts(self, sets: Sets) -> None:
-        words = self.vocabulary_
         self.parts_: dict[str, BaseExpander] = {}
-        for name in self.part_names_:
-            part = new_method(name, sets, words, self.random_state, self.epochs, self.ridge_)
-            known = {"items": (words, self.features_)} if name == "features" else {"vocabulary": words}
-            self.parts_[name] = part.fit(sets, **known)
+        for name, ridge in zip(self.part_names_, self.ridges_, strict=True):
+            self.parts_[name] = self._fit_part(name, sets, ridge)
 
-    def _choose_ridge(self, sets: Sets, queries: list[np.ndarray], truths: np.ndarray) -> float:
-        """The ridge of "ease" that ranks held-out members best; the default where trying several takes long."""
-        if min(len(sets), len(self.vocabulary_)) > _LARGEST_TRIED:
-            return 100.0
-        rows = min(_MOST_QUERIES, max(50, _SCORES // len(self.vocabulary_)))
-        found = {}
-        for ridge in _RIDGES:
-            part = new_method("ease", sets, self.vocabulary_, ridge=ridge).fit(sets, vocabulary=self.vocabulary_)
-            found[ridge] = sum(_quality(part._scores(queries[:rows], None), truths[:rows], queries[:rows]))
-        return max(found, key=found.__getitem__)
+    def _fit_part(self, name: str, sets: Sets, ridge: float) -> BaseExpander:
+        words = self.vocabulary_
+        known = {"items": (words, self.features_)} if name == "features" else {"vocabulary": words}
+        return new_method(name, sets, words, self.random_state, self.epochs, ridge).fit(sets, **known)
 
-    def _learn_weights(self, queries: list[np.ndarray], truths: np.ndarray) -> None:
-        rows = min(_MOST_QUERIES, max(50, _SCORES // len(self.vocabulary_)))
-        queries, truths = queries[:rows], truths[:rows]
-        table = np.stack([self._part_scores(name, queries) for name in self.part_names_], 2)  # (Q, V, P)
-        inputs, wanted = torch.from_numpy(table), torch.from_numpy(truths)
-        members = torch.zeros(table.shape[:2], dtype=torch.bool)
-        for row, query in zip(members, queries, strict=True):
-            row[torch.from_numpy(query)] = True  # no candidates
-        prior = torch.from_numpy(self.weights_)
-        weights = prior.clone().requires_grad_()
-        optimizer = torch.optim.LBFGS([weights], max_iter=50, line_search_fn="strong_wolfe")
+    def _learn_weights(self, sets: Sets, validation: Sets | None) -> None:
+        """Choose ridges and weights by the ranks of held-out members."""
+        rng = np.random.default_rng(self.random_state)
+        small = min(len(sets), len(self.vocabulary_)) <= _LARGEST_TRIED
+        if validation is not None:
+            folds = [(sets, validation)]
+        else:
+            places = np.array_split(rng.permutation(len(sets)), _FOLDS)
+            folds = [(_take(sets, np.setdiff1d(np.arange(len(sets)), held)), _take(sets, held)) for held in places]
+            folds = folds if small else folds[:1]
+        most = min(_MOST_QUERIES, max(60, _SCORES // len(self.vocabulary_))) // len(folds)
+        asked = [_hold_out(held, rng, most) for _, held in folds]
+        truths = np.concatenate([truth for _, truth in asked])
+        if len(truths) < _FEWEST_QUERIES or any(rest.total == 0 for rest, _ in folds):
+            return
+        tables = []  # of each part, (Q, V)
+        for p, name in enumerate(self.part_names_):
+            if name.startswith("ease") and small:
+                tried = {ridge: self._held_out_scores(name, ridge, folds[:1], asked[:1]) for ridge in _RIDGES}
+                self.ridges_[p] = max(tried, key=lambda ridge: _gains(tried[ridge], asked[0][1]).mean())
+            tables.append(self._held_out_scores(name, self.ridges_[p], folds, asked))
+        self.weights_, blend = _select(tables, truths)
+        self.recall_ = [float(np.mean(_held_out_ranks(table, truths) <= 10)) for table in [blend, *tables]]
 
-        def loss() -> Tensor:
-            optimizer.zero_grad()
-            scores = (inputs @ weights).masked_fill(members, -torch.inf)
-            value = (
-                torch.nn.functional.cross_entropy(scores, wanted)
-                + _PENALTY / len(wanted) * (weights - prior).square().sum()
-            )
-            value.backward()
-            return value
-
-        optimizer.step(loss)
-        blend = weights.detach().numpy()
-        alone = list(np.eye(len(blend), dtype=np.float32))
-        found = [_quality(table @ w, truths, queries) for w in [blend, *alone]]
-        self.recall_ = [recall for recall, _ in found]
-        self.weights_ = [blend, *alone][max(range(len(found)), key=lambda i: sum(found[i]))].astype(np.float32)
+    def _held_out_scores(
+        self, name: str, ridge: float, folds: list[tuple[Sets, Sets]], asked: list[tuple[list[np.ndarray], np.ndarray]]
+    ) -> np.ndarray:
+        """Scores of a part, fitted without each fold, for its queries; -inf for members of the query."""
+        found = []
+        for (rest, _), (queries, _) in zip(folds, asked, strict=True):
+            scores = _standardised(self._fit_part(name, rest, ridge), queries)
+            for row, query in zip(scores, queries, strict=True):
+                row[query] = -np.inf
+            found.append(scores)
+        return np.concatenate(found)
 
     # --------------------------------------------------------------------------------------------------- queries
 
-    def _part_scores(self, name: str, queries: list[np.ndarray]) -> np.ndarray:
-        """(Q, V) standardised scores; what a part cannot score has its lowest score."""
-        scores = np.array(self.parts_[name]._scores(queries, None), dtype=np.float32)
-        if name == "popularity":
-            scores = np.log1p(scores)
-        low = np.where(np.isfinite(scores), scores, np.inf).min(1, keepdims=True)
-        scores = np.where(np.isfinite(scores), scores, np.where(np.isfinite(low), low, 0))
-        scores -= scores.mean(1, keepdims=True)
-        return scores / np.maximum(scores.std(1, keepdims=True), 1e-9)
-
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
-        used = [(name, w) for name, w in zip(self.part_names_, self.weights_, strict=True) if w]
         out = np.zeros((len(queries), len(self.vocabulary_)), np.float32)
-        for name, weight in used:
-            out += weight * self._part_scores(name, queries)
+        for name, weight in zip(self.part_names_, self.weights_, strict=True):
+            if weight:
+                out += weight * _standardised(self.parts_[name], queries)
         return out
 
     def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
@@ -178,25 +207,9 @@ class Expander(BaseExpander):
         if self.features_ is None:
             return super()._score_rows(queries, candidates, z)
         table = unit(as_dense(self.features_))
-        return self._scores([self._nearest(q, table) for q in queries], z) @ self._likeness(candidates, table).T
-
-    def _nearest(self, members: Members, table: np.ndarray) -> np.ndarray:
-        if members.ndim == 1:
-            return members
-        return np.unique((unit(as_dense(members)) @ table.T).argmax(1))
-
-    def _likeness(self, candidates: Members, table: np.ndarray, count: int = 10) -> sp.csr_array:
-        """(C, V) weights of known items that stand for each candidate."""
-        if candidates.ndim == 1:
-            ones = np.ones(len(candidates), np.float32)
-            return sp.csr_array((ones, (np.arange(len(ones)), candidates)), shape=(len(ones), len(table)))
-        similar = unit(as_dense(candidates)) @ table.T
-        count = min(count, similar.shape[1])
-        near = np.argpartition(-similar, count - 1, axis=1)[:, :count]
-        weights = np.exp(10 * np.take_along_axis(similar, near, 1))
-        weights /= weights.sum(1, keepdims=True)
-        rows = np.repeat(np.arange(len(near)), count)
-        return sp.csr_array((weights.ravel().astype(np.float32), (rows, near.ravel())), shape=similar.shape)
+        known = [q if q.ndim == 1 else np.unique((unit(as_dense(q)) @ table.T).argmax(1)) for q in queries]
+        scores = self._scores(known, z)
+        return scores[:, candidates] if candidates.ndim == 1 else scores @ _likeness(candidates, table).T
 
     def baselines(self) -> dict[str, BaseExpander]:
         """Return the parts "popularity" and "item-item", to compare with; `evaluate` shows them.
@@ -226,25 +239,72 @@ class Expander(BaseExpander):
         super().set_state(own, {n: v for n, v in facts.items() if n.split(".")[0] not in METHODS})
         nothing = Sets(torch.zeros(0, dtype=torch.long), torch.zeros(2, dtype=torch.long))
         self.parts_ = {}
-        for name in self.part_names_:
+        for name, ridge in zip(self.part_names_, self.ridges_, strict=True):
             known = {n.removeprefix(f"{name}."): v for n, v in facts.items() if n.startswith(f"{name}.")}
             of_part = {n.removeprefix(f"{name}."): t for n, t in tensors.items() if n.startswith(f"{name}.")}
-            part = new_method(name, nothing, self.vocabulary_, self.random_state, self.epochs, self.ridge_)
+            part = new_method(name, nothing, self.vocabulary_, self.random_state, self.epochs, ridge)
             self.parts_[name] = part.set_state(of_part, known | {"vocabulary_": self.vocabulary_})
         return self
 
 
-def _hold_out(sets: Sets, rng: np.random.Generator) -> tuple[list[np.ndarray], np.ndarray]:
+def _take(sets: Sets, places: np.ndarray) -> Sets:
+    return sets[torch.from_numpy(places)]
+
+
+def _hold_out(sets: Sets, rng: np.random.Generator, most: int) -> tuple[list[np.ndarray], np.ndarray]:
     """Hold out one member of each set with at least two, several times: queries, and the members to be found."""
     pairs = []
     for ids in sets.to_list():
         for truth in rng.permutation(ids.numpy())[:_TIMES] if len(ids) >= 2 else ():
             pairs.append((np.sort(ids.numpy()[ids.numpy() != truth]), int(truth)))
-    pairs = [pairs[i] for i in rng.permutation(len(pairs))]
+    pairs = [pairs[i] for i in rng.permutation(len(pairs))[:most]]
     return [query for query, _ in pairs], np.array([truth for _, truth in pairs], dtype=np.int64)
 
 
-def _quality(scores: np.ndarray, truths: np.ndarray, queries: list[np.ndarray]) -> tuple[float, float]:
-    """Recall@10 and mean reciprocal rank."""
-    found = np.concatenate(ranks(scores, truths[:, None], queries))
-    return float(np.mean(found <= 10)), float(np.mean(1 / found))
+def _standardised(part: BaseExpander, queries: list[np.ndarray]) -> np.ndarray:
+    """(Q, V) scores with mean 0 and standard deviation 1; what a part cannot score has its lowest score."""
+    scores = np.array(part._scores(queries, None), dtype=np.float32)
+    finite = np.isfinite(scores)
+    if not finite.all():
+        low = np.where(finite, scores, np.inf).min(1, keepdims=True)
+        scores = np.where(finite, scores, np.where(np.isfinite(low), low, 0))
+    scores -= scores.mean(1, keepdims=True)
+    scores /= np.maximum(scores.std(1, keepdims=True), 1e-9)
+    return scores
+
+
+def _held_out_ranks(scores: np.ndarray, truths: np.ndarray) -> np.ndarray:
+    """Rank of each query's truth, from 1; equal scores share the mean of their ranks."""
+    own = scores[np.arange(len(truths)), truths][:, None]
+    return (scores > own).sum(1) + ((scores == own).sum(1) + 1) / 2
+
+
+def _gains(scores: np.ndarray, truths: np.ndarray) -> np.ndarray:
+    return 1 / np.log2(1 + _held_out_ranks(scores, truths))
+
+
+def _select(tables: list[np.ndarray], truths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Forward selection: weights of the parts, and the scores of the blend."""
+    alone = [_gains(table, truths) for table in tables]
+    best = int(np.argmax([gains.mean() for gains in alone]))
+    weights, blend, reached = np.zeros(len(tables), np.float32), tables[best], alone[best]
+    weights[best] = 1
+    for _ in range(_MOST_ADDED):
+        found = {(p, w): _gains(blend + w * table, truths) for p, table in enumerate(tables) for w in _TRIED}
+        p, w = max(found, key=lambda tried: found[tried].mean())
+        better = found[p, w] - reached
+        if better.mean() <= better.std() / np.sqrt(len(better)):
+            break
+        weights[p], blend, reached = weights[p] + w, blend + w * tables[p], found[p, w]
+    return weights, blend
+
+
+def _likeness(rows: np.ndarray | sp.csr_array, table: np.ndarray, count: int = 10) -> sp.csr_array:
+    """(C, V) weights of the known items that stand for each new one."""
+    similar = unit(as_dense(rows)) @ table.T
+    count = min(count, similar.shape[1])
+    near = np.argpartition(-similar, count - 1, axis=1)[:, :count]
+    weights = np.exp(10 * np.take_along_axis(similar, near, 1))
+    weights /= weights.sum(1, keepdims=True)
+    places = np.repeat(np.arange(len(near)), count)
+    return sp.csr_array((weights.ravel().astype(np.float32), (places, near.ravel())), shape=similar.shape)

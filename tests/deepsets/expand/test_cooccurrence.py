@@ -43,6 +43,19 @@ def test_ease_is_its_formula_with_more_or_fewer_sets_than_elements(seed, count, 
     np.testing.assert_allclose(found, [weights[[1, 4, 7]].sum(0), weights[0]], rtol=1e-3, atol=1e-5)
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([4, 40]), st.sampled_from([1.0, 30.0]))
+def test_the_intercept_of_ease_is_an_element_of_every_set_with_ridge_one(seed, count, ridge):
+    sets = some_sets(seed, count, 9)
+    table = np.column_stack([dense(sets, 9), np.ones(count)])
+    inverse = np.linalg.inv(table.T @ table + np.diag([ridge] * 9 + [1.0]))
+    weights = -inverse / np.diag(inverse)
+    np.fill_diagonal(weights, 0)
+    found = EASE(ridge, intercept=True).fit(sets, vocabulary=range(9)).scores([[1, 4, 7], [0]])
+    wanted = [weights[[1, 4, 7, 9]].sum(0)[:9], weights[[0, 9]].sum(0)[:9]]
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5)
+
+
 def test_ease_of_many_elements_keeps_the_frequent_ones(monkeypatch):
     from deepsets.expand import cooccurrence
 

@@ -7,7 +7,7 @@ import deepsets
 from deepsets.expand import METHODS, Expander, Popularity, evaluate
 from deepsets.expand.metrics import ranks, recall_at
 
-QUICK = ("popularity", "item-item", "ease", "bayesian-sets", "latent-vectors")
+QUICK = ("popularity", "item-item", "ease", "ease-intercept", "bayesian-sets", "latent-vectors")
 
 
 def baskets(seed, count=240, groups=6, each=8):
@@ -39,6 +39,20 @@ def test_the_blend_is_above_popularity_and_not_below_its_parts(fitted):
     assert blend > recall(Popularity().fit(baskets(0)), test) + 0.2
     assert blend >= max(recall(part, test) for part in fitted.parts_.values()) - 0.1
     assert len(fitted.recall_) == 1 + len(QUICK)
+
+
+def test_selection_adds_parts_that_know_something_else_and_leaves_out_noise():
+    from deepsets.expand.expander import _gains, _select
+
+    rng = np.random.default_rng(0)
+    truths = rng.integers(50, size=600)
+    signal = np.eye(50, dtype=np.float32)[truths] * 2
+    first, second, noise = (a * signal + rng.normal(size=signal.shape).astype(np.float32) for a in (1, 0.9, 0))
+    weights, blend = _select([first, second, noise], truths)
+    assert weights[0] == 1
+    assert weights[1] >= 0.4
+    assert weights[2] == 0
+    assert _gains(blend, truths).mean() > _gains(first, truths).mean() + 0.05
 
 
 def test_where_nothing_goes_together_popularity_is_reached():
