@@ -1,20 +1,23 @@
-"""Lists, flat arrays, padded arrays and nested tensors to sets, and back."""
+"""Sets of arrays, padded and nested tensors, tokens and files, and back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import difflib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .ragged import Ragged
-from .selection import to_offsets
+from .ragged import Ragged, to_offsets
+
+_SUFFIXES = (".npy", ".h5", ".hdf5", ".pt", ".pth")
 
 
 class ArrayConversions(Ragged):
-    """Conversions from and to arrays and tensors."""
+    """Conversions from and to arrays and tensors, with values of one dtype."""
 
     @classmethod
     def from_list(
@@ -39,8 +42,12 @@ class ArrayConversions(Ragged):
         [2, 1, 0]
         """
         values, offsets = flatten_arrays(arrays)
-        flat = None if weights is None else _flat_weights(list(weights), offsets.diff().cpu(), values)
+        flat = None if weights is None else _as_weights(flatten_weights(weights, offsets.diff()), values)
         return cls(values, offsets, weights=flat, ensure_finite=ensure_finite)
+
+    def to_list(self) -> list[Tensor]:
+        """Split the batch into one tensor (n_b, ...) per set: views, not copies, unless there are `element_ids`."""
+        return list(self)
 
     @classmethod
     def from_lengths(cls, values: Any, lengths: Any, *, weights: Any = None) -> Self:
@@ -72,7 +79,7 @@ class ArrayConversions(Ragged):
         offsets = to_offsets(lengths.long().to(values.device))
         if values.ndim and int(offsets[-1]) != len(values):
             raise ValueError(f"the lengths add up to {int(offsets[-1])}, but there are {len(values)} elements.")
-        flat = None if weights is None else _float(as_tensor(weights, "the array of weights"), values)
+        flat = None if weights is None else _as_weights(as_tensor(weights, "the array of weights"), values)
         return cls(values, offsets, weights=flat)
 
     @classmethod
@@ -92,40 +99,18 @@ class ArrayConversions(Ragged):
         if isinstance(mask, str):
             if mask != "nan":
                 raise ValueError(f"the mask must be an array (B, M) or 'nan', found {mask!r}.")
-            mask = ~(padded.isnan().flatten(2).all(-1) if padded.ndim > 2 else padded.isnan())
+            mask = ~padded[..., None].isnan().flatten(2).all(-1)
         mask = as_tensor(mask, "the mask")
         if mask.shape != padded.shape[:2]:
             raise ValueError(
                 f"the mask must have the shape of the first two axes of the batch, {tuple(padded.shape[:2])}; "
                 f"found {tuple(mask.shape)}."
             )
-        if mask.dtype != torch.bool:
-            odd = mask[(mask != 0) & (mask != 1)]
-            if len(odd):
-                raise ValueError(f"the mask must hold True and False (or 1 and 0), found {odd[0].item()}.")
-            mask = mask.bool()
-        return cls(padded[mask.to(padded.device)], to_offsets(mask.sum(1)).to(padded.device))
-
-    @classmethod
-    def from_nested(cls, nested: Any) -> Self:
-        """Build a batch from a nested tensor (B, ragged, ...) of layout ``torch.jagged`` (no copy) or strided.
-
-        Parameters
-        ----------
-        nested : Tensor
-            As made by :func:`torch.nested.nested_tensor`.
-        """
-        if not getattr(nested, "is_nested", False):
-            raise ValueError(f"from_nested takes a nested tensor, found {type(nested).__name__}.")
-        if nested.layout == torch.jagged and nested._ragged_idx == 1 and nested.lengths() is None:
-            return cls(nested.values(), nested.offsets())
-        return cls(*flatten_arrays(nested.unbind()))
-
-    # --------------------------------------------------------------------------------------------------- out
-
-    def to_list(self) -> list[Tensor]:
-        """Split the batch into one tensor (n_b, ...) per set: views, not copies, unless there are `element_ids`."""
-        return list(self.materialize().values.split(self.sizes.tolist()))
+        odd = mask[(mask != 0) & (mask != 1)]
+        if len(odd):
+            raise ValueError(f"the mask must hold True and False (or 1 and 0), found {odd[0].item()}.")
+        mask = mask.bool().to(padded.device)
+        return cls(padded[mask], to_offsets(mask.sum(1)))
 
     def to_padded(self, fill: float = 0) -> tuple[Tensor, Tensor]:
         """Pad all sets to the size of the largest.
@@ -148,10 +133,107 @@ class ArrayConversions(Ragged):
         padded = sets.values.new_full((len(sets), longest, *sets.values.shape[1:]), fill)
         return padded.masked_scatter(mask.reshape(*mask.shape, *[1] * (padded.ndim - 2)), sets.values), mask
 
+    @classmethod
+    def from_nested(cls, nested: Any) -> Self:
+        """Build a batch from a nested tensor (B, ragged, ...) of layout ``torch.jagged`` (no copy) or strided.
+
+        Parameters
+        ----------
+        nested : Tensor
+            As made by :func:`torch.nested.nested_tensor`.
+        """
+        if not getattr(nested, "is_nested", False):
+            raise ValueError(f"from_nested takes a nested tensor, found {type(nested).__name__}.")
+        if nested.layout == torch.jagged and nested._ragged_idx == 1 and nested.lengths() is None:
+            return cls(nested.values(), nested.offsets())
+        return cls(*flatten_arrays(nested.unbind()))
+
     def to_nested(self) -> Tensor:
         """Return a nested tensor of layout ``torch.jagged``, (B, ragged, ...), that shares the values."""
         sets = self.materialize()
         return torch.nested.nested_tensor_from_jagged(sets.values, sets.offsets)
+
+    @classmethod
+    def from_ids(cls, lists: Iterable[Iterable[Any]], vocabulary: Sequence[Any] | dict[Any, int]) -> Self:
+        """Build a batch of integer ids (N,), to be embedded, from one list of tokens per set.
+
+        Parameters
+        ----------
+        lists : iterable of iterables
+            The tokens of each set.
+        vocabulary : sequence or dict
+            All tokens in the order of their ids, or a mapping from token to id.
+
+        Examples
+        --------
+        >>> from deepsets import Sets
+        >>> Sets.from_ids([["milk", "egg"], ["egg"]], vocabulary=["egg", "milk"])[0]
+        tensor([1, 0])
+        """
+        ids = vocabulary if isinstance(vocabulary, dict) else {token: i for i, token in enumerate(vocabulary)}
+        if len(ids) != len(vocabulary):
+            twice = next(t for i, t in enumerate(vocabulary) if ids[t] != i)
+            raise ValueError(f"the vocabulary has {len(vocabulary)} entries, but {twice!r} occurs twice.")
+        flat: list[int] = []
+        offsets = [0]
+        for b, tokens in enumerate(lists):
+            if isinstance(tokens, str):
+                raise ValueError(f"set {b} is the string {tokens!r}; expected a list of tokens.")
+            for token in tokens:
+                if token not in ids:
+                    known = [t for t in ids if isinstance(t, str)]
+                    near = difflib.get_close_matches(token, known, 3) if isinstance(token, str) else []
+                    similar = f" Similar tokens: {', '.join(near)}." if near else ""
+                    raise ValueError(
+                        f"set {b} holds {token!r}, which is not in the vocabulary of {len(ids)} tokens.{similar}"
+                    )
+                flat.append(ids[token])
+            offsets.append(len(flat))
+        return cls(torch.tensor(flat, dtype=torch.long), torch.tensor(offsets))
+
+    @classmethod
+    def from_csr(cls, matrix: Any) -> Self:
+        """Build a batch of ids (N,) and weights (N,) from the rows of a sparse matrix, for example bags of words.
+
+        Parameters
+        ----------
+        matrix : scipy.sparse matrix or array
+            (B, vocabulary). The columns of the nonzero entries of row b are the elements of set b, the entries their
+            weights, which must not be negative.
+
+        Examples
+        --------
+        >>> from deepsets import Sets
+        >>> from scipy.sparse import csr_array
+        >>> bags = Sets.from_csr(csr_array([[0, 2, 1], [0, 0, 0]]))
+        >>> bags[0], bags.weights, bags.sizes
+        (tensor([1, 2]), tensor([2., 1.]), tensor([2, 0]))
+        """
+        if not hasattr(matrix, "tocsr"):
+            raise ValueError(f"from_csr takes a scipy sparse matrix, found {type(matrix).__name__}.")
+        rows = matrix.tocsr(copy=True)
+        rows.eliminate_zeros()
+        entries = torch.from_numpy(np.asarray(rows.data))
+        if entries.is_complex():
+            raise ValueError("the entries of the matrix are weights and must be real, found complex numbers.")
+        columns, offsets = (torch.from_numpy(part.astype(np.int64)) for part in (rows.indices, rows.indptr))
+        if len(columns) and (int(columns.min()) < 0 or int(columns.max()) >= matrix.shape[1]):
+            raise ValueError(f"the matrix is damaged: a column number is outside of 0..{matrix.shape[1] - 1}.")
+        return cls(columns, offsets, weights=_as_weights(entries, entries))
+
+    @classmethod
+    def from_files(cls, paths: str | Path | Iterable[str | Path], *, key: str | None = None) -> Self:
+        """Build a batch from files that hold one set each.
+
+        Parameters
+        ----------
+        paths : path or iterable of paths
+            A folder, whose files are read in the order of their names, or the files. ``.npy`` and ``.pt`` files hold an
+            array (n, ...); nothing in them is run (``allow_pickle=False``, ``weights_only=True``).
+        key : str, optional
+            Name of the array in ``.h5`` files, and in ``.pt`` files that hold a dict.
+        """
+        return cls(*read_files(paths, key))
 
 
 def as_tensor(array: Any, where: str) -> Tensor:
@@ -210,15 +292,17 @@ def flatten_arrays(arrays: Iterable[Any]) -> tuple[Tensor, Tensor]:
     if first is None:
         first = max(range(len(tensors)), key=lambda b: tensors[b].ndim)
     model = tensors[first]
-    if len(model) == 0 and model.ndim == 1 and all(t.shape == (0,) for t in tensors):
+    if model.shape == (0,):
         raise ValueError("all sets are empty and none has a known width: give arrays of shape (0, width).")
     for b, tensor in enumerate(tensors):
         if tensor.shape == (0,):
             tensors[b] = model.new_empty((0, *model.shape[1:]))
         elif tensor.shape[1:] != model.shape[1:]:
+            both = [f"{t.shape[1]}" if t.ndim == 2 else f"of shape {tuple(t.shape[1:])}" for t in (tensor, model)]
+            found = f"with {both[0]} features" if tensor.ndim == 2 else both[0]
             raise ValueError(
-                f"set {b} has elements {_shape(tensor)}, but set {first} has {_shape(model, short=True)}: all elements "
-                f"of a batch need the same shape. Found shapes {tuple(model.shape)}, …, {tuple(tensor.shape)}."
+                f"set {b} has elements {found}, but set {first} has {both[1]}: all elements of a batch need the same "
+                f"shape. Found shapes {tuple(model.shape)}, …, {tuple(tensor.shape)}."
             )
         elif tensor.dtype != model.dtype:
             raise ValueError(
@@ -229,21 +313,67 @@ def flatten_arrays(arrays: Iterable[Any]) -> tuple[Tensor, Tensor]:
     return torch.cat(tensors), to_offsets(torch.tensor([len(t) for t in tensors])).to(model.device)
 
 
-def _shape(tensor: Tensor, *, short: bool = False) -> str:
-    if tensor.ndim == 2:
-        return f"{tensor.shape[1]}" if short else f"with {tensor.shape[1]} features"
-    return f"of shape {tuple(tensor.shape[1:])}"
-
-
-def _float(weights: Tensor, model: Tensor) -> Tensor:
-    return weights.to(model.device, model.dtype if model.is_floating_point() else torch.get_default_dtype())
-
-
-def _flat_weights(weights: list[Any], sizes: Tensor, model: Tensor) -> Tensor:
-    if len(weights) != len(sizes):
-        raise ValueError(f"found {len(weights)} arrays of weights for {len(sizes)} sets.")
-    tensors = [_float(as_tensor(w, f"weights of set {b}"), model) for b, w in enumerate(weights)]
+def flatten_weights(weights: Iterable[Any], sizes: Tensor) -> Tensor:
+    """Join one array of weights per set."""
+    tensors = [as_tensor(w, f"weights of set {b}") for b, w in enumerate(weights)]
+    if len(tensors) != len(sizes):
+        raise ValueError(f"found {len(tensors)} arrays of weights for {len(sizes)} sets.")
     for b, (w, n) in enumerate(zip(tensors, sizes.tolist(), strict=True)):
         if w.shape != (n,):
             raise ValueError(f"set {b} has {n} elements, but its weights have shape {tuple(w.shape)}.")
     return torch.cat(tensors)
+
+
+def _as_weights(weights: Tensor, model: Tensor) -> Tensor:
+    return weights.to(model.device, model.dtype if model.is_floating_point() else torch.get_default_dtype())
+
+
+def read_files(paths: str | Path | Iterable[str | Path], key: str | None) -> tuple[Tensor, Tensor]:
+    """Read one array per file; see :meth:`Sets.from_files`."""
+    if isinstance(paths, str | Path):
+        folder = Path(paths)
+        if not folder.is_dir():
+            raise ValueError(f"{folder} is not a folder; give a folder, or a list of files.")
+        paths = sorted(p for p in folder.iterdir() if p.suffix in _SUFFIXES)
+        if not paths:
+            raise ValueError(f"the folder {folder} holds no file that ends in {', '.join(_SUFFIXES)}.")
+    return flatten_arrays(_read_file(Path(path), key) for path in paths)
+
+
+def _read_file(path: Path, key: str | None) -> Tensor:
+    try:
+        if path.suffix == ".npy":
+            array: Any = np.load(path, allow_pickle=False)
+        elif path.suffix in (".h5", ".hdf5"):
+            array = _read_hdf5(path, key)
+        elif path.suffix in (".pt", ".pth"):
+            array = torch.load(path, map_location="cpu", weights_only=True)
+            if isinstance(array, dict):
+                array = _entry(array, key)
+        else:
+            raise ValueError(f"files must end in {', '.join(_SUFFIXES)}")
+        return as_tensor(array, "its content")
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # damaged files raise whatever their readers raise
+        raise ValueError(f"cannot read a set from {path}: {error}") from error
+
+
+def _read_hdf5(path: Path, key: str | None) -> np.ndarray:
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        entry = _entry(file, key)
+        if not isinstance(entry, h5py.Dataset):
+            raise ValueError(f"{key!r} is a group with {', '.join(entry)}; name a data set in it")
+        return np.asarray(entry[()])
+
+
+def _entry(store: Any, key: str | None) -> Any:
+    names = list(store)
+    if key is None and len(names) == 1:
+        return store[names[0]]
+    if key is None or key not in store:
+        found = "is missing" if key is None else f"{key!r} is not in the file"
+        raise ValueError(f"key {found}; it holds: {', '.join(map(str, names))}")
+    return store[key]

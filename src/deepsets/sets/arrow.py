@@ -1,70 +1,38 @@
-"""Arrow list columns to sets and back, without copying where Arrow's layout allows it."""
+"""Arrow list columns as flat values and offsets, without copying where Arrow's layout allows it."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, Self
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from .ragged import Ragged
-
-
-class ArrowConversions(Ragged):
-    """Conversions from and to Arrow, and whatever speaks its C data interface."""
-
-    @classmethod
-    def from_arrow(cls, column: Any, *, ensure_finite: bool = True) -> Self:
-        """Build a batch from an Arrow list column, one list per set. Numbers of one chunk are shared, not copied.
-
-        Parameters
-        ----------
-        column : pyarrow array or chunked array, or any object with ``__arrow_c_stream__`` or ``__arrow_c_array__``
-            For example a polars Series, or a DuckDB relation with one column; of a Hugging Face data set
-            ``data.with_format("arrow")["points"][:]``. The type is a list (large, fixed-size) of numbers, of lists of
-            numbers of one length, or of structs of numbers, whose fields become the features.
-        ensure_finite : bool, default=True
-            Whether NaN and infinity are errors.
-
-        Examples
-        --------
-        >>> import pyarrow as pa
-        >>> from deepsets import Sets
-        >>> Sets.from_arrow(pa.array([[{"x": 1.0, "y": 2.0}], []]))
-        Sets(2 sets, 1 elements of 2 features, sizes 0..1, float64)
-        """
-        import pyarrow as pa
-
-        array = _import(column)
-        kind = array.type
-        if not any(
-            is_list(kind) for is_list in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-        ):
-            raise ValueError(f"expected an Arrow list column (list<…> or large_list<…>), found {kind}.")
-        array.validate(full=True)  # a file may hold any offsets; reading along them must not leave the buffers
-        if array.null_count:
-            where = array.is_null().index(True).as_py()
-            raise ValueError(f"set {where} is null: an empty list is an empty set, null is not a set.")
-        if pa.types.is_fixed_size_list(kind):
-            offsets, elements = torch.arange(len(array) + 1) * kind.list_size, array.flatten()
-        else:
-            offsets = torch.from_numpy(np.array(array.offsets, dtype=np.int64))
-            start, stop = int(offsets[0]), int(offsets[-1])
-            offsets, elements = offsets - start, array.values[start:stop]
-        return cls(_elements(elements, offsets), offsets, ensure_finite=ensure_finite)
-
-    def to_arrow(self) -> Any:
-        """Return an Arrow list array, ``large_list`` of numbers or fixed-size lists. Shares values in CPU memory."""
-        import pyarrow as pa
-
-        sets = self.materialize().cpu()
-        flat = pa.array(sets.values.detach().contiguous().reshape(-1).numpy())
-        for size in reversed(sets.values.shape[1:]):
-            flat = pa.FixedSizeListArray.from_arrays(flat, size)
-        return pa.LargeListArray.from_arrays(pa.array(sets.offsets.numpy()), flat)
+from .validation import place
 
 
-def _import(column: Any) -> Any:
+def read_lists(column: Any) -> tuple[Tensor, Tensor]:
+    """Read an Arrow list column; see :meth:`Sets.from_arrow`."""
+    import pyarrow as pa
+
+    array = _as_array(column)
+    kind = array.type
+    if not _is_list(kind):
+        raise ValueError(f"expected an Arrow list column (list<…> or large_list<…>), found {kind}.")
+    array.validate(full=True)  # a file may hold any offsets; reading along them must not leave the buffers
+    if array.null_count:
+        where = array.is_null().index(True).as_py()
+        raise ValueError(f"set {where} is null: an empty list is an empty set, null is not a set.")
+    if pa.types.is_fixed_size_list(kind):
+        offsets, elements = torch.arange(len(array) + 1) * kind.list_size, array.flatten()
+    else:
+        offsets = torch.from_numpy(np.array(array.offsets, dtype=np.int64))
+        start, stop = int(offsets[0]), int(offsets[-1])
+        offsets, elements = offsets - start, array.values[start:stop]
+    return _elements(elements, offsets), offsets
+
+
+def _as_array(column: Any) -> Any:
     """One Arrow array, from a column of any library or a table with a single column."""
     import pyarrow as pa
 
@@ -88,87 +56,66 @@ def _import(column: Any) -> Any:
             )
         column = column.column(0)
     if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks == 1 else _joined(column)
+        chunks = [_storage(chunk) for chunk in column.chunks] or [pa.array([], column.type)]
+        column = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
     return _storage(column)
 
 
-def _joined(column: Any) -> Any:
+def _is_list(kind: Any) -> bool:
     import pyarrow as pa
 
-    chunks = [_storage(chunk) for chunk in column.chunks]
-    return pa.concat_arrays(chunks) if chunks else pa.array([], column.type)
+    return any(check(kind) for check in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
 
 
 def _storage(array: Any) -> Any:
     """The plain array behind an extension type."""
-    import pyarrow as pa
-
-    while isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    return array
+    return _storage(array.storage) if hasattr(array, "storage") else array
 
 
-def _elements(values: Any, offsets: torch.Tensor) -> torch.Tensor:
+def _elements(values: Any, offsets: Tensor) -> Tensor:
     """Arrow numbers, structs of numbers, or (nested) lists of numbers of one length, as a tensor (N, ...)."""
     import pyarrow as pa
 
+    types, values = pa.types, _storage(values)
     shape: list[int] = []
-    values = _storage(values)
-    while pa.types.is_nested(values.type) and not pa.types.is_struct(values.type):
-        if values.null_count:
-            _refuse_null(values, shape, offsets)
-        shape.append(_one_length(values, shape, offsets))
+
+    def where(row: int) -> str:
+        return place(row // int(np.prod(shape, initial=1)), offsets)
+
+    def refuse_null(array: Any) -> None:
+        if array.null_count:
+            raise ValueError(f"{where(array.is_null().index(True).as_py())} holds a null; impute or drop it first.")
+
+    while types.is_nested(values.type) and not types.is_struct(values.type):
+        refuse_null(values)
+        if not _is_list(values.type):
+            raise ValueError(f"elements must be numbers, lists or structs of numbers, found {values.type}.")
+        lengths = values.value_lengths().to_numpy()
+        width = int(lengths[0]) if len(lengths) else getattr(values.type, "list_size", 1)
+        if (lengths != width).any():
+            other = int((lengths != width).argmax())
+            raise ValueError(
+                f"{where(other)} has {lengths[other]} numbers, but the first element has {width}: all "
+                "elements need the same number of features."
+            )
+        shape.append(width)
         values = _storage(values.flatten())
-    if pa.types.is_struct(values.type) and values.type.num_fields:
-        if values.null_count:
-            _refuse_null(values, shape, offsets)
-        fields = [_numbers(_storage(field), shape, offsets) for field in values.flatten()]
-        kind = np.result_type(*(field.numpy().dtype for field in fields))
-        joined = torch.stack([torch.from_numpy(field.numpy().astype(kind)) for field in fields], dim=-1)
-        return joined.reshape(-1, *shape, len(fields))
-    tensor = _numbers(values, shape, offsets)
-    return tensor.reshape(-1, *shape) if shape else tensor
-
-
-def _one_length(lists: Any, shape: list[int], offsets: torch.Tensor) -> int:
-    import pyarrow as pa
-
-    if pa.types.is_fixed_size_list(lists.type):
-        return int(lists.type.list_size)
-    if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)):
-        raise ValueError(f"elements must be numbers, lists or structs of numbers, found {lists.type}.")
-    lengths = lists.value_lengths().to_numpy()
-    other = (lengths != lengths[0]).nonzero()[0] if len(lengths) else []
-    if len(other):
-        b, n = _place(int(other[0]), shape, offsets)
-        raise ValueError(
-            f"set {b}, element {n} has {lengths[other[0]]} numbers, but the first element has {lengths[0]}: all "
-            "elements need the same number of features."
-        )
-    return int(lengths[0]) if len(lengths) else 1
-
-
-def _numbers(values: Any, shape: list[int], offsets: torch.Tensor) -> torch.Tensor:
-    import pyarrow as pa
-
-    if pa.types.is_boolean(values.type):
-        values = values.cast(pa.uint8())
-    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
-        raise ValueError(
-            f"elements must be numbers, or lists or structs of numbers, found {values.type}. For tokens: Sets.from_ids."
-        )
-    if values.null_count:
-        _refuse_null(values, shape, offsets)
-    return torch.from_dlpack(values)  # shares Arrow's memory: a batch is never written to in place
-
-
-def _place(row: int, shape: list[int], offsets: torch.Tensor) -> tuple[int, int]:
-    """Set and element of a row of the flattened values."""
-    row //= int(np.prod(shape, initial=1))
-    b = int(torch.searchsorted(offsets, row, right=True)) - 1
-    return b, row - int(offsets[b])
-
-
-def _refuse_null(values: Any, shape: list[int], offsets: torch.Tensor) -> NoReturn:
-    b, n = _place(values.is_null().index(True).as_py(), shape, offsets)
-    raise ValueError(f"set {b}, element {n} holds a null; impute or drop it first.")
+    columns = [values]
+    if types.is_struct(values.type) and values.type.num_fields:
+        refuse_null(values)
+        columns = [_storage(field) for field in values.flatten()]
+    tensors = []
+    for column in columns:
+        kind = column.type
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+            raise ValueError(
+                f"elements must be numbers, or lists or structs of numbers, found {kind}. For tokens: Sets.from_ids."
+            )
+        refuse_null(column)
+        # The tensor shares Arrow's memory: a batch is never written to in place.
+        tensors.append(torch.from_dlpack(column.cast(pa.uint8()) if types.is_boolean(kind) else column))
+    if columns[0] is values:
+        return tensors[0].reshape(-1, *shape) if shape else tensors[0]
+    common = np.result_type(*(t.numpy().dtype for t in tensors))
+    joined = np.stack([t.numpy().astype(common) for t in tensors], axis=-1)
+    return torch.from_numpy(joined).reshape(-1, *shape, len(columns))

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from .arrays import ArrayConversions
-from .interop import InteropConversions
+from .ragged import PARTS
 from .tables import TableConversions
-from .tokens import TokenConversions
 
 
-class Sets(ArrayConversions, TokenConversions, TableConversions, InteropConversions):
+class Sets(ArrayConversions, TableConversions):
     """Ragged batch of B sets with N elements in all, without padding.
 
     A batch is never changed in place: every method returns a new one that shares what it can.
@@ -63,24 +61,17 @@ class Sets(ArrayConversions, TokenConversions, TableConversions, InteropConversi
     """
 
     def __repr__(self) -> str:
-        return f"Sets({', '.join(self._summary())})"
-
-    def _summary(self) -> list[str]:
         shape = tuple(self.values.shape[1:])
-        what = {0: "of one value", 1: f"of {shape[0] if shape else 0} features"}.get(len(shape), f"of shape {shape}")
-        if self.device.type == "meta" or not len(self):
-            sizes = "empty" if not len(self) else "sizes unknown"
-        else:
+        what = {0: "of one value", 1: f"of {self.width} features"}.get(len(shape), f"of shape {shape}")
+        sizes = "empty" if not len(self) else "sizes unknown"
+        if self.device.type != "meta" and len(self):
             sizes = f"sizes {int(self.sizes.min())}..{int(self.sizes.max())}"
         parts = [f"{len(self)} sets", f"{self.total} elements {what}", sizes]
-        if self.element_ids is not None:
-            parts.append(f"{self.values.shape[0]} distinct")
-        if self.weights is not None:
-            parts.append("weighted")
-        parts.append(str(self.dtype).removeprefix("torch."))
-        if self.device.type != "cpu":
-            parts.append(str(self.device))
-        return parts
+        parts += [] if self.element_ids is None else [f"{self.values.shape[0]} distinct"]
+        parts += [] if self.weights is None else ["weighted"]
+        parts += [str(self.dtype).removeprefix("torch.")]
+        parts += [] if self.device.type == "cpu" else [str(self.device)]
+        return f"Sets({', '.join(parts)})"
 
     def _repr_html_(self, rows: int = 5) -> str:
         """Return a small table for notebooks: the first sets, their sizes and first elements."""
@@ -89,18 +80,13 @@ class Sets(ArrayConversions, TokenConversions, TableConversions, InteropConversi
             return f"<p>{caption}</p>"
         lines = []
         for b in range(min(rows, len(self))):
-            elements = self[b]
-            first = html.escape(_short(elements[0])) if len(elements) else ""
-            lines.append(f"<tr><td>{b}</td><td>{len(elements)}</td><td>{first}</td></tr>")
+            first = self[b][:1].flatten()
+            numbers = ", ".join(f"{x:.4g}" for x in first[:6].tolist()) + (", …" if len(first) > 6 else "")
+            lines.append(f"<tr><td>{b}</td><td>{len(self[b])}</td><td>{numbers}</td></tr>")
         if len(self) > rows:
             lines.append(f"<tr><td>…</td><td></td><td>{len(self) - rows} more sets</td></tr>")
         head = "<tr><th>set</th><th>size</th><th>first element</th></tr>"
         return f"<table><caption>{caption}</caption><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>"
-
-
-def _short(element: Tensor, most: int = 6) -> str:
-    numbers = [f"{x:.4g}" for x in element.reshape(-1)[:most].tolist()]
-    return ", ".join(numbers) + (", …" if element.numel() > most else "")
 
 
 def collate(samples: Sequence[Any]) -> Any:
@@ -133,24 +119,15 @@ def collate(samples: Sequence[Any]) -> Any:
     return (Sets.from_list(sets), *(torch.utils.data.default_collate(list(other)) for other in others))
 
 
-def _flatten(sets: Sets) -> tuple[list[Any], Any]:
-    return [sets.values, sets.offsets, sets.element_ids, sets.weights], None
-
-
 def _flatten_with_keys(sets: Sets) -> tuple[list[Any], Any]:
-    names = ("values", "offsets", "element_ids", "weights")
-    return [(torch.utils._pytree.GetAttrKey(n), getattr(sets, n)) for n in names], None
-
-
-def _unflatten(parts: Iterable[Any], _: Any) -> Sets:
-    return Sets.unchecked(*parts)
+    return [(torch.utils._pytree.GetAttrKey(name), getattr(sets, name)) for name in PARTS], None
 
 
 # torch.export, ONNX and vmap see the four parts of a batch as inputs of their own.
 torch.utils._pytree.register_pytree_node(
     Sets,
-    _flatten,
-    _unflatten,
+    lambda sets: ([getattr(sets, name) for name in PARTS], None),
+    lambda parts, _: Sets.unchecked(*parts),
     serialized_type_name="deepsets.Sets",
     flatten_with_keys_fn=_flatten_with_keys,
 )

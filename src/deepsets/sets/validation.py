@@ -40,48 +40,20 @@ def check_parts(
         )
     if values.device.type == "meta":  # shapes without numbers: nothing more can be checked, and nothing is read
         return
-    _check_element_ids(element_ids, values)
-    total = values.shape[0] if element_ids is None else element_ids.shape[0]
+    if element_ids is not None:
+        _check_element_ids(element_ids, len(values))
+    total = len(values) if element_ids is None else len(element_ids)
     _check_offsets(offsets, total)
     if ensure_finite:
         check_finite(values, offsets if element_ids is None else None)
-    _check_weights(weights, offsets, total)
+    if weights is not None:
+        _check_weights(weights, offsets, total)
 
 
-def _check_offsets(offsets: Tensor, total: int) -> None:
-    """Offsets are integers that begin with 0, never decrease, and end at the number of elements."""
-    if offsets.ndim != 1 or offsets.shape[0] == 0 or offsets.is_floating_point() or offsets.dtype == torch.bool:
-        raise ValueError(
-            f"offsets must be a vector of B + 1 integers, found shape {tuple(offsets.shape)} of {offsets.dtype}."
-        )
-    offsets = offsets.long()
-    if int(offsets[0]) != 0:
-        raise ValueError(f"offsets must begin with 0, found {int(offsets[0])}.")
-    falls = (offsets[1:] < offsets[:-1]).nonzero()  # compared, not subtracted: a difference may overflow
-    if len(falls):
-        b = int(falls[0])
-        raise ValueError(
-            f"offsets must not decrease: set {b} would begin at {int(offsets[b])} and end at {int(offsets[b + 1])}, "
-            f"a negative size of {int(offsets[b + 1]) - int(offsets[b])}."
-        )
-    if int(offsets[-1]) != total:
-        raise ValueError(f"offsets end at {int(offsets[-1])}, but there are {total} elements.")
-
-
-def _check_element_ids(element_ids: Tensor | None, values: Tensor) -> None:
-    if element_ids is None:
-        return
-    if element_ids.ndim != 1 or element_ids.dtype not in (torch.int64, torch.int32):
-        raise ValueError(
-            f"element_ids must be a vector of integers, found shape {tuple(element_ids.shape)} of {element_ids.dtype}."
-        )
-    bad = ((element_ids < 0) | (element_ids >= values.shape[0])).nonzero()
-    if len(bad):
-        n = int(bad[0])
-        raise ValueError(
-            f"element_ids[{n}] is {int(element_ids[n])}, but there are {values.shape[0]} distinct elements "
-            f"(0..{len(values) - 1})."
-        )
+def place(row: int, offsets: Tensor) -> str:
+    """Set and element of a row, in words."""
+    b = int(torch.searchsorted(offsets, row, right=True)) - 1
+    return f"set {b}, element {row - int(offsets[b])}"
 
 
 def check_finite(values: Tensor, offsets: Tensor | None = None, name: str = "values") -> None:
@@ -101,11 +73,8 @@ def check_finite(values: Tensor, offsets: Tensor | None = None, name: str = "val
     # A sum is finite only if all its terms are: one pass, and no temporary of the size of the values.
     if bool(torch.isfinite(values.detach().sum())) or bool(torch.isfinite(values).all()):
         return
-    row = int((~torch.isfinite(values)).flatten(1 if values.ndim > 1 else 0).nonzero()[0, 0])
-    where = f"element {row}"
-    if offsets is not None:
-        b = int(torch.searchsorted(offsets, row, right=True)) - 1
-        where = f"set {b}, element {row - int(offsets[b])}"
+    row = int((~torch.isfinite(values)).nonzero()[0, 0])
+    where = f"element {row}" if offsets is None else place(row, offsets)
     shown = values[row].flatten()[:8].tolist()
     raise ValueError(
         f"{name} must be finite: {where} holds {shown}{'…' if values[row].numel() > 8 else ''}. "
@@ -113,10 +82,39 @@ def check_finite(values: Tensor, offsets: Tensor | None = None, name: str = "val
     )
 
 
-def _check_weights(weights: Tensor | None, offsets: Tensor, total: int) -> None:
-    """Weights are one finite number per element, not below zero."""
-    if weights is None:
-        return
+def _check_offsets(offsets: Tensor, total: int) -> None:
+    if offsets.ndim != 1 or offsets.shape[0] == 0 or offsets.is_floating_point() or offsets.dtype == torch.bool:
+        raise ValueError(
+            f"offsets must be a vector of B + 1 integers, found shape {tuple(offsets.shape)} of {offsets.dtype}."
+        )
+    offsets = offsets.long()
+    if int(offsets[0]) != 0:
+        raise ValueError(f"offsets must begin with 0, found {int(offsets[0])}.")
+    falls = (offsets[1:] < offsets[:-1]).nonzero()  # compared, not subtracted: a difference may overflow
+    if len(falls):
+        begin, end = offsets[int(falls[0]) :][:2].tolist()
+        raise ValueError(
+            f"offsets must not decrease: set {int(falls[0])} would begin at {begin} and end at {end}, "
+            f"a negative size of {end - begin}."
+        )
+    if int(offsets[-1]) != total:
+        raise ValueError(f"offsets end at {int(offsets[-1])}, but there are {total} elements.")
+
+
+def _check_element_ids(element_ids: Tensor, stored: int) -> None:
+    if element_ids.ndim != 1 or element_ids.dtype not in (torch.int64, torch.int32):
+        raise ValueError(
+            f"element_ids must be a vector of integers, found shape {tuple(element_ids.shape)} of {element_ids.dtype}."
+        )
+    bad = ((element_ids < 0) | (element_ids >= stored)).nonzero()
+    if len(bad):
+        n = int(bad[0])
+        raise ValueError(
+            f"element_ids[{n}] is {int(element_ids[n])}, but there are {stored} distinct elements (0..{stored - 1})."
+        )
+
+
+def _check_weights(weights: Tensor, offsets: Tensor, total: int) -> None:
     if weights.shape != (total,) or not weights.is_floating_point():
         raise ValueError(
             f"weights must be one floating-point number for each of the {total} elements, shape ({total},); "
@@ -126,7 +124,4 @@ def _check_weights(weights: Tensor | None, offsets: Tensor, total: int) -> None:
     negative = (weights < 0).nonzero()
     if len(negative):
         n = int(negative[0])
-        b = int(torch.searchsorted(offsets, n, right=True)) - 1
-        raise ValueError(
-            f"weights must not be negative: set {b}, element {n - int(offsets[b])} has weight {float(weights[n])}."
-        )
+        raise ValueError(f"weights must not be negative: {place(n, offsets)} has weight {float(weights[n])}.")

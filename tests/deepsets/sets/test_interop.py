@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepsets import Sets
-from deepsets.sets import group_anndata
 from tests.strategies import assert_same, ragged_batches
 
 # --------------------------------------------------------------------------------------- PyTorch Geometric
@@ -204,10 +203,9 @@ def test_cells_of_a_donor_become_a_set():
 
 def test_an_embedding_of_the_cells_can_be_chosen():
     adata, counts = cells()
-    grouped = group_anndata(adata, "donor", obsm="X_pca")
-    assert grouped.values.tolist() == (-counts[[0, 2, 3, 1], :2]).tolist()
-    assert grouped.values.dtype == np.float64
-    assert (grouped.rows.tolist(), grouped.offsets.tolist()) == ([0, 2, 3, 1], [0, 3, 4])
+    sets = Sets.from_anndata(adata, by="donor", obsm="X_pca")
+    assert sets.values.tolist() == (-counts[[0, 2, 3, 1], :2]).tolist()
+    assert (sets.dtype, sets.offsets.tolist()) == (torch.float64, [0, 3, 4])
 
 
 @pytest.mark.parametrize(
