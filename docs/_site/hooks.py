@@ -1,4 +1,4 @@
-"""Build steps of the documentation site: pages from the root of the repository, and formulas as MathML."""
+"""Build steps of the site: pages from the root of the repository, code of examples, formulas as MathML."""
 
 import html
 import re
@@ -20,6 +20,16 @@ def on_files(files, config):
     for figure in sorted((ROOT / "results" / "figures").glob("*.svg")):
         files.append(File.generated(config, f"results/figures/{figure.name}", content=figure.read_bytes()))
     return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Replace a line that links to an example by its code, folded."""
+
+    def code(found):
+        lines = (ROOT / found[1]).read_text().splitlines()
+        return "\n".join([f'??? example "{found[1]}"', "", "    ```python", *(f"    {x}" for x in lines), "    ```"])
+
+    return re.sub(r"^\[examples/\w+\.py\]\(\.\./(examples/\w+\.py)\)$", code, markdown, flags=re.M)
 
 
 def on_page_content(content, page, config, files):

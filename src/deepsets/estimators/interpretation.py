@@ -58,34 +58,6 @@ class Interpretation:
             found.append(np.repeat(whole, part.members.sizes, axis=0) - without)
         return per_member(np.concatenate(found), members)
 
-    def plot_explanation(self, X: Any, *, z: Any = None, output: int = -1, ax: Any = None) -> Any:
-        """Plot the contributions of the members of one set as horizontal bars, largest on top.
-
-        Parameters
-        ----------
-        X : list of one set, or a table with one set
-        z : optional
-            As in `fit`.
-        output : int
-            Class or target to show.
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        matplotlib Axes
-
-        """
-        import matplotlib.pyplot as plt
-
-        found = self.explain(X, z=z)
-        parts = (found[0] if isinstance(found, list) else found)[:, output]
-        order = np.argsort(np.abs(parts))
-        ax = plt.subplots()[1] if ax is None else ax
-        ax.barh([str(i) for i in order], parts[order], color=np.where(parts[order] >= 0, "tab:blue", "tab:red"))
-        ax.set_xlabel("contribution to the answer")
-        ax.set_ylabel("member")
-        return ax
-
     def transform(self, X: Any, *, z: Any = None) -> np.ndarray:
         """Embed sets: their summaries, and the pooled vector of the first deep network where there is one.
 
