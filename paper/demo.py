@@ -12,21 +12,23 @@ from rich.table import Column, Table
 import paper
 
 from .report.tables import Table as Made
-from .report.tables import table as arranged
+from .report.tables import method_table
 
 FOLDER = Path("demo-results") / "results"
 ACROSS = 4  # methods that have a column each
 
 
 def main() -> None:
-    """Runs what is not there yet, prints the tables, and says where to look next."""
+    """Run what is not there yet, print the tables, and say where to look next."""
     console, start = Console(), time.perf_counter()
+    console.print("Every experiment of the Deep Sets paper in a form that takes seconds, on generated or small data.")
     for name in paper.NAMES:
         about = paper.get_experiment(name)
         console.rule(f"{about.title} (section {about.section})")
-        records = paper.run(name, FOLDER, progress=True, log=lambda line: console.print(line, style="dim"))
-        made = arranged(paper.rows(records), list(about.methods))
-        console.print(shown(made))
+        console.print(f"{about.data(False)[0].upper()}{about.data(False)[1:]}.", style="dim")
+        with console.status("") as status:
+            records = paper.run(name, FOLDER, log=lambda line: status.update(line))
+        console.print(shown(method_table(paper.rows(records), list(about.methods))))
     results, page = paper.write_report(FOLDER)
     console.rule(f"Done in {time.perf_counter() - start:.0f} s")
     console.print(f"Look at {page} in a browser, or at {results}.")
@@ -34,19 +36,18 @@ def main() -> None:
 
 
 def shown(made: Made) -> Table:
-    """The methods across, or down where there are many, so that numbers are not cut in a narrow terminal."""
-    texts = [
-        ["" if c is None else f"[bold]{c.ours}[/]" if c.best else c.ours for c in cells] for *_, cells in made.lines
-    ]
-    if len(made.methods) <= ACROSS:
-        table = Table(Column("data", no_wrap=True), Column("metric", no_wrap=True), *made.methods)
-        for (data, metric, _), row in zip(made.lines, texts, strict=True):
+    """Show the methods across, or down where there are many, so that numbers are not cut in a narrow terminal."""
+    texts = [[f"[bold]{cell.text}[/]" if cell.mark else cell.text for cell in line[2:]] for line in made.lines]
+    names, methods = [(line[0].text, line[1].text) for line in made.lines], made.head[2:]
+    if len(methods) <= ACROSS:
+        table = Table(Column("data", no_wrap=True), Column("metric", no_wrap=True), *methods, box=box.SIMPLE_HEAD)
+        for (data, metric), row in zip(names, texts, strict=True):
             table.add_row(data, metric, *row)
         return table
-    several = len({data for data, *_ in made.lines}) > 1
-    heads = [Column(f"{data} {metric}" if several else metric, overflow="fold") for data, metric, _ in made.lines]
+    several = len({data for data, _ in names}) > 1
+    heads = [Column(f"{data} {metric}" if several else metric, overflow="fold") for data, metric in names]
     table = Table(Column("", no_wrap=True), *heads, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for method, *row in zip(made.methods, *texts, strict=True):
+    for method, *row in zip(methods, *texts, strict=True):
         table.add_row(method, *row)
     return table
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import torch
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
     from .runner import Record
 
 NAMES = ("popstats", "digits-text", "digits-image", "clouds", "redshift", "odd-one-out", "concepts", "tags")
+NOTES = Path(__file__).parent / "notes"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,12 @@ class Trial:
         self.settings.update({k: getattr(v, "__name__", v) for k, v in chosen.items()})
         return SimpleNamespace(**chosen)
 
+    def build(self, make: Callable[[], T]) -> T:
+        """Build a network whose initial weights follow from the seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            return make()
+
 
 class Measure(NamedTuple):
     """One measured number, e.g. `Measure("M=50", "accuracy", 0.93)`."""
@@ -77,7 +89,7 @@ class Measure(NamedTuple):
     value: float
 
 
-@dataclass(frozen=True)
+@dataclass
 class Outcome:
     """Numbers that a method reached on one part, and what a figure needs beside them (lists, numbers, strings)."""
 
@@ -96,8 +108,6 @@ class Experiment:
     ----------
     name, title, section : str
         Name on the command line, title in the report, section of the paper.
-    data, reductions : callable
-        `data(full)` describes the data, `reductions(full)` lists what differs from the paper's protocol.
     methods : mapping of str to callable
         "Deep Sets" follows the paper; "Ours" is the best we know; the others have the paper's names.
     parts : callable
@@ -118,8 +128,6 @@ class Experiment:
     name: str
     title: str
     section: str
-    data: Callable[[bool], str]
-    reductions: Callable[[bool], list[str]]
     methods: Mapping[str, Method]
     parts: Callable[[bool], Sequence[str]] = lambda full: ("all",)
     seeds: Callable[[bool], Sequence[int]] = lambda full: (0, 1, 2) if full else (0,)
@@ -130,10 +138,27 @@ class Experiment:
     claims: Sequence[Claim] = ()
 
     @property
-    def notes(self) -> str:
-        """How the methods differ, for the report: the text of `paper/notes/NAME.md`, "" if there is none."""
-        path = Path(__file__).parent / "notes" / f"{self.name}.md"
-        return " ".join(path.read_text(encoding="utf-8").split()) if path.exists() else ""
+    def notes(self) -> list[str]:
+        """How the methods differ, in paragraphs: the beginning of `paper/notes/NAME.md`."""
+        return [" ".join(text.split()) for text in _prose(NOTES / f"{self.name}.md")[0].split("\n\n") if text.strip()]
+
+    def data(self, full: bool) -> str:
+        """Describe the data: the heading "Full: ..." or "Quick: ..." of the notes."""
+        return self._protocol(full)[0]
+
+    def reductions(self, full: bool) -> list[str]:
+        """List what differs from the paper's protocol: the items below that heading."""
+        return [" ".join(item.split()) for item in re.split(r"^- ", self._protocol(full)[1], flags=re.M)[1:]]
+
+    def _protocol(self, full: bool) -> list[str]:
+        name, found = "Full" if full else "Quick", _prose(NOTES / f"{self.name}.md")[1:]
+        return dict(zip(found[::3], zip(found[1::3], found[2::3], strict=True), strict=True))[name]
+
+
+@cache
+def _prose(path: Path) -> list[str]:
+    """Split notes at their headings: text, then protocol, description of the data and text below for each."""
+    return re.split(r"^## (Full|Quick): (.*)$", path.read_text(encoding="utf-8"), flags=re.M)
 
 
 _added: dict[str, dict[str, Method]] = {}

@@ -13,8 +13,8 @@ from deepsets.nn import DeepSet
 from ..baselines.networks import DescribedGraphNet, EdgeNet
 from ..datasets.clouds import clouds, has_points
 from ..experiment import Experiment, Measure, Outcome, Trial
-from ..optimizer import MuonAdamW
 from ..report.scoreboard import Claim, Headline, beats, reaches
+from ..training import MuonAdamW
 from . import clouds_figures as figures
 from .clouds_training import (
     Recipe,
@@ -46,9 +46,7 @@ def method(recipes: dict[int, Recipe], look: bool = False) -> Callable[[Trial, s
         chosen = trial.choose(**{name: getattr(recipe, name) for name in names})
         recipe = replace(recipe, **vars(chosen))
         data = clouds(trial.full, points)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(trial.seed)
-            model = recipe.build(len(data.classes))
+        model = trial.build(lambda: recipe.build(len(data.classes)))
         train(model, recipe, data, points, trial)
         outcome = Outcome([])
         for number in (points, *(n for n in recipe.also if n <= data.x_test.shape[1])):
@@ -82,25 +80,6 @@ EXPERIMENT = Experiment(
     name="clouds",
     title="Classes of point clouds",
     section="4.1.3",
-    data=lambda full: (
-        f"ModelNet40, 9,843 + 2,468 clouds of {5000 if has_points(5000) else 1024:,} points, 40 classes"
-        if full
-        else "generated clouds of 8 surfaces"
-    ),
-    reductions=lambda full: (
-        [
-            f"the points of a step are drawn at random from the {5000 if has_points(5000) else 1024:,} of a cloud",
-            "at 1000 points training takes 125 points for 60 % of its steps, 250 until 95 %, then all; ours, which is "
-            "one network for all sizes, a random number from 100 to 166, later to 400 and to 1000; the graphs 250 "
-            "until 80 %, then all",
-            "Muon and AdamW with a cosine over the epochs that fit some minutes of one core (the graph as described: "
-            "AdamW), in place of Adam at one rate",
-            "matrix products of the training in bfloat16 where the system supports it",
-            *([] if "modelnet40-5000" in parts(True) else ["no 5000 points: the file was not available"]),
-        ]
-        if full
-        else ["generated surfaces in place of ModelNet40, 64 of 128 points, 48 channels", "one seed, 16 epochs"]
-    ),
     methods={
         "Deep Sets": method({1000: PUBLISHED, 100: PUBLISHED, 5000: LARGE}, look=True),
         "Pooling only": method({1000: replace(PUBLISHED, build=pooling_only)}),

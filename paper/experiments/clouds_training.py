@@ -17,7 +17,7 @@ from deepsets.train import Batch
 
 from ..datasets.clouds import Clouds
 from ..experiment import Trial
-from ..steps import train_by_steps
+from ..training import train_by_steps
 
 
 def published(classes: int, width: int = 256) -> DeepSet:

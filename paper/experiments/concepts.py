@@ -139,13 +139,6 @@ def _ours(data: Concepts, trial: Trial) -> BaseExpander:
     )  # fmt: skip
 
 
-def _reductions(full: bool) -> list[str]:
-    vectors = "100-d GloVe vectors in the place of 300-d word2vec"
-    if full:
-        return [vectors]
-    return ["200 generated sets of 20 words with made-up vectors", "20 epochs, not 60", "one seed"]
-
-
 PUBLISHED = {
     "Random": ((0.06, 0.6, 5.9, 0.001, 8520), (0.02, 0.2, 2.6, 0.000, 28635), (0.01, 0.2, 1.6, 0.000, 30600)),
     "Bayes Set": ((1.69, 11.9, 37.2, 0.007, 2848), (2.01, 14.5, 36.5, 0.008, 3234), (1.75, 12.5, 34.5, 0.007, 3590)),
@@ -173,10 +166,6 @@ EXPERIMENT = Experiment(
     name="concepts",
     title="Text concept retrieval",
     section="4.2.1",
-    data=lambda full: (
-        "the authors' topics of 50 words: LDA-1k, 3k, 5k with 800, 2,400, 4,000 for training" if full else "generated"
-    ),
-    reductions=_reductions,
     parts=lambda full: PARTS if full else ("generated",),
     methods={name: _method(build) for name, build in BUILDS.items()},
     published={

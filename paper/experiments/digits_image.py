@@ -18,9 +18,8 @@ from deepsets.train import Batch, Loss
 from ..baselines.networks import Recurrent
 from ..datasets.digits import deform, draw, exact_sums, mnist, small_images, sums
 from ..experiment import Experiment, Measure, Outcome, Trial
-from ..optimizer import MuonAdamW
 from ..report.scoreboard import Claim, Headline, Scores, Verdict, beats
-from ..steps import train_by_steps
+from ..training import MuonAdamW, train_by_steps
 from .digits_networks import Reader, sum_model
 from .digits_text import absolute_error, figure
 
@@ -174,23 +173,10 @@ def _explained(scores: Scores) -> Verdict:
     return Verdict(abs(single**50 - fifty) < 0.2 * fifty, why)
 
 
-def _reductions(full: bool) -> list[str]:
-    if full:
-        return [
-            "deformed MNIST in place of MNIST8m",
-            "Deep Sets, LSTM and GRU train on a bank of 16 weak deformations per MNIST image, Deep Sets on 9.6 million "
-            "image views in place of about 370 million; Muon and AdamW with a cosine in place of Adam at one rate",
-            "10,000 test sets for each M",
-        ]
-    return ["scikit-learn's 8 x 8 images of digits in place of MNIST8m", "1,000 test sets for each M", "one seed"]
-
-
 EXPERIMENT = Experiment(
     name="digits-image",
     title="Sum of digits, images",
     section="4.1.2",
-    data=lambda full: "MNIST, sets of 1 to 10 images" if full else "scikit-learn's digits, sets of 1 to 10 images",
-    reductions=_reductions,
     methods={
         "Deep Sets": published(lambda phi: DeepSet(phi, nn.Linear(30, 1), pool="sum"), epochs=160),
         "LSTM": published(lambda phi: Recurrent("lstm", phi, width=30, state=30, out=1), epochs=80),

@@ -88,9 +88,7 @@ def gru() -> nn.Module:
 def _method(build: Callable[[], nn.Module], rate: float) -> Callable[[Trial, str], Outcome]:
     def run(trial: Trial, part: str) -> Outcome:
         chosen = trial.choose(epochs=10, batch_size=256, rate=rate, sets=100_000 if trial.full else 20_000)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(trial.seed)
-            model = build()
+        model = trial.build(build)
         source = torch.Generator().manual_seed(trial.seed)
         sets = draw(DIGITS, chosen.sets, (1, 10), source)
         train(
@@ -122,18 +120,10 @@ def accuracy(model: nn.Module, count: int, seed: int) -> dict[int, float]:
     return found
 
 
-def _reductions(full: bool) -> list[str]:
-    if full:
-        return ["5,000 test sets for each M (100,000 up to M = 100), 1,000 at M = 1000"]
-    return ["20,000 training sets, not 100,000", "500 test sets for each M", "one seed"]
-
-
 EXPERIMENT = Experiment(
     name="digits-text",
     title="Sum of digits, text",
     section="4.1.2",
-    data=lambda full: f"{100_000 if full else 20_000:,} sets of 1 to 10 digits 0..9 and their sums, generated",
-    reductions=_reductions,
     methods={
         "Deep Sets": _method(deep_sets, rate=3e-3),
         "LSTM": _method(lstm, rate=1e-2),

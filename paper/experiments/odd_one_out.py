@@ -20,7 +20,7 @@ from ..datasets.digits import small_images
 from ..experiment import Experiment, Measure, Outcome, Trial
 from ..report.scoreboard import Claim, Headline, Scores, Verdict, reaches
 from ..runner import Record
-from ..steps import train_by_steps
+from ..training import train_by_steps
 from .odd_networks import ours, pooled, published, without_encoder
 
 if TYPE_CHECKING:
@@ -98,9 +98,7 @@ def method(
             chosen = trial.choose(epochs=10, rate=5e-3, sets=64, weight_decay=weight_decay, average=0.9)
         data = images(trial.full, "train")
         side = data.images.shape[-1]
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(trial.seed)
-            model = build(side)
+        model = trial.build(lambda: build(side))
 
         def make(rows: Tensor, done: float) -> Batch:
             rows, planted = pool_for(rows, data.shares)
@@ -211,30 +209,12 @@ def _at_chance(scores: Scores) -> Verdict:
     return Verdict(test < 0.08 and not seen >= 0.08, why)
 
 
-def _reductions(full: bool) -> list[str]:
-    if not full:
-        return ["scikit-learn's 8 x 8 images of digits in place of faces: 15 of one digit, one of another", "one seed"]
-    return [
-        "the first 10,000 images of CelebA in place of 202,599: 8,500 for training, 1,500 for testing; who is on them "
-        "is not known, so one person may be on both sides",
-        f"faces of {SIDE} x {SIDE} pixels in place of 64 x 64, so the last of the paper's poolings has nothing to do",
-        "new sets are drawn at every step, in place of 18,000 fixed sets, from a pool of 128 images in turn and 16 "
-        "for each of 8 pairs of attributes that at least 1 % of the images share",
-        "10,000 test sets from all pairs that 15 of the 1,500 test images share",
-        "faces are mirrored, moved and recoloured a little at every step, for all methods; ours sees them with 32 x 32 "
-        "pixels for 60 % of its steps",
-        "convolutions and matrix products of the training in bfloat16",
-    ]
-
-
 OURS = partial(method, ours, sets=1536, rate=3e-3, weight_decay=0.05, average=0.995, small_first=True)
 
 EXPERIMENT = Experiment(
     name="odd-one-out",
     title="The odd one out",
     section="4.3",
-    data=lambda full: "CelebA, sets of 16 faces" if full else "scikit-learn's digits, sets of 16 images",
-    reductions=_reductions,
     methods={
         "Set pooling": method(pooled, 30, sets=512, rate=1e-3),
         "Deep Sets": method(published, 30, sets=512, rate=2e-3, average=0.99),

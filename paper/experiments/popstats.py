@@ -140,9 +140,7 @@ def deep_sets(trial: Trial, task: Task, count: int, asked: Sets, pool: str = "me
     sets, y = examples(trial, task, count)
     whiten, mean, deviation = Whiten(sets), y.mean(), y.std()
     data, white = Batch(whiten(sets), (y - mean) / deviation), whiten(asked)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(trial.seed)
-        model = Network(data.sets, pool=chosen.pool)
+    model = trial.build(lambda: Network(data.sets, pool=chosen.pool))
     batches = -(-count // 32)
     early, late = -(-chosen.steps * 4 // 5 // batches), -(-chosen.steps // 5 // batches)
     fit = partial(
@@ -195,22 +193,6 @@ def parts(full: bool) -> list[str]:
     return [f"{task} N={n}" for n in STEPS for task in TASKS]
 
 
-def reductions(full: bool) -> list[str]:
-    """Return what differs from the paper."""
-    if not full:
-        return [
-            f"two of the four tasks, N = 128 and 512, {QUICK_STEPS} training steps; SDM searches its grid on 128 sets"
-        ]
-    return [
-        f"one seed for N > {ALL_SEEDS}; {TEST_SETS[True]} test sets for each seed; one Σ (or v) for each task",
-        f"Deep Sets trains for {min(STEPS.values())} to {max(STEPS.values())} steps of 32 sets, on random subsets of "
-        "64 members, in the last fifth of 256; members are whitened and targets standardised, by the training sets",
-        "the network has mean pooling in place of the sum (Deep Sets, sum: as published), widths of 128 (the paper "
-        "gives none), and standardises the pooled vectors once, by what they are before training",
-        "SDM takes 500 random frequencies for its inner kernel and searches its grid on at most 1,024 sets",
-    ]
-
-
 SMALL = [(f"{task} N=128", "mse") for task in TASKS]
 
 
@@ -232,8 +214,6 @@ EXPERIMENT = Experiment(
     name="popstats",
     title="Entropy and mutual information of Gaussians",
     section="4.1.1",
-    data=lambda full: "generated: N sets of 300 to 500 draws from a Gaussian each",
-    reductions=reductions,
     methods={
         "SDM": method(sdm),
         "Deep Sets": method(deep_sets),

@@ -127,9 +127,7 @@ def published(layer: Callable[[int, int], tnn.Module], width: int) -> Predict:
         target = ((z - centre) / spread).astype(np.float32)
         sets = _sets(x[rows], about.cluster[rows])
         data = Batch(sets, sets.with_values(torch.from_numpy(target[rows])))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(trial.seed)
-            model = network(layer, x.shape[1], width)
+        model = trial.build(lambda: network(layer, x.shape[1], width))
         steps = {"splus": (150, 16), "generated": (12 if trial.full else 60, 128), "redmapper": (12, 128)}
         chosen = trial.choose(epochs=steps[part][0], batch_size=steps[part][1], rate=2e-3)
         train(
@@ -217,20 +215,6 @@ EXPERIMENT = Experiment(
     name="redshift",
     title="Red-shifts of galaxies in clusters",
     section="4.1.4",
-    data=lambda full: (
-        f"S-PLUS cluster members{', redMaPPer DR8' if _real() else ''} and a generated catalogue of redMaPPer's size"
-        if full
-        else "300 generated clusters"
-    ),
-    reductions=lambda full: (
-        [
-            "S-PLUS: 101 clusters, 1,078 galaxies with a spectrum, 742 members without, 12 bands, 10 folds grouped "
-            "by cluster; each seed is another assignment of clusters to folds",
-            *([] if _real() else ["it and a generated catalogue stand in for redMaPPer, which was not available"]),
-        ]
-        if full
-        else ["300 generated clusters in place of 26,111 real ones"]
-    ),
     methods={
         "MLP": method(published(tnn.Linear, 183)),
         "Catalogue": method(catalogue),

@@ -199,26 +199,6 @@ def _shown(data: Problem, image: int, best: np.ndarray) -> dict[str, list[str]]:
     return {label: [data.names[i] for i in ids] for label, ids in shown.items()}
 
 
-def _data(full: bool) -> str:
-    if full:
-        return (
-            "Corel5K (4,500 / 499 images, 260 tags, 1280 features of EfficientNet-Lite0) and Flickr8k-Tag (6,000 / "
-            "1,000 images, 2,964 lemmas of captions, 512 features)"
-        )
-    return "400 generated images, 30 tags, 16 features"
-
-
-def _reductions(full: bool) -> list[str]:
-    if full:
-        return [
-            "Corel5K stands in for ESPgame and IAPRTC-12.5, and Flickr8k-Tag, built in the same way, for COCO-Tag: the "
-            "paper's numbers are for other images",
-            "features of EfficientNet-Lite0, not of a ResNet with 152 layers",
-            "100-d GloVe vectors, not 300-d word2vec; layers of 150 and 75 units, not 300 and 150",
-        ]
-    return ["generated data", "one seed", "one network in the row Ours, not three"]
-
-
 def _published() -> dict[tuple[str, str, str], float]:
     """The paper's tables; rows marked (D) there are those of the methods on deep features, as here."""
     table = {
@@ -248,8 +228,6 @@ EXPERIMENT = Experiment(
     name="tags",
     title="Image tagging",
     section="4.2.2",
-    data=_data,
-    reductions=_reductions,
     methods={
         "Least Sq.": _tagger(lambda: [LeastSquares(penalty) for penalty in (0.01, 0.03, 0.1, 0.3, 1.0)]),
         "Least Sq. balanced": _tagger(lambda: [LeastSquares(p, b) for p in (0.1, 0.3, 1.0) for b in (0.5, 0.75, 1.0)]),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from html import escape
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,21 +14,31 @@ from deepsets.files import atomic_path
 
 from ..experiment import NAMES, Experiment, get_experiment
 from ..runner import Record, records, slug
-from .scoreboard import Line, Verdict, scoreboard, verdicts, word
-from .tables import Table, markdown, markdown_table, rows, table
+from .scoreboard import Line, Scores, Verdict, scoreboard
+from .tables import Cell, Table, method_table, rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LONG = 12  # lines of a table from which on it is folded
+NARROW = 6  # columns of a table up to which figures stand beside it
+STYLE = Path(__file__).with_name("style.css")
+TITLE = "Deep Sets: the paper's experiments, measured again"
+SCOREBOARD = (
+    "Paper: the published number. Deep Sets: the paper's method, run again; ✓ where it is at least as good as "
+    "published. Ours: the best method we know. Mean ± deviation over seeds; a number without ± is of one seed."
+)
+CLAIMS = (
+    "Verdicts compare means over seeds, on the data and at the training budgets of our runs: a claim that fails here "
+    "may hold with the paper's data and budget. The details say what differs."
+)
+CELLS = "Each cell: mean ± deviation over seeds, and in brackets the paper's number. **Bold**: the best of its line."
 
 
 class Section(NamedTuple):
     """One experiment: its text, differences from the paper, table, figures as (title, SVG), headlines and claims."""
 
-    name: str
-    title: str
-    about: str
+    about: Experiment
     runs: str
     reductions: Sequence[str]
     table: Table
@@ -52,8 +64,6 @@ def write_report(folder: str | Path = "results") -> tuple[Path, Path]:
         The Markdown and the HTML file.
 
     """
-    from .page import page
-
     folder = Path(folder)
     found = records(folder)
     if not found:
@@ -64,63 +74,13 @@ def write_report(folder: str | Path = "results") -> tuple[Path, Path]:
         full = any(record.full for record in mine)
         if mine:
             sections.append(_section(get_experiment(name), [record for record in mine if record.full == full]))
-    foot = _made_with(found)
+    dates, latest = sorted({r.date[:10] for r in found}), max(found, key=lambda r: r.date)
+    versions = ", ".join(f"{name} {number}" for name, number in latest.versions.items())
+    foot = f"Runs of {dates[0]} to {dates[-1]}, Python {latest.python}, {versions}."
     return (
-        _write(folder.parent / "RESULTS.md", _document(sections, folder, foot)),
-        _write(folder / "report.html", page(sections, foot)),
+        _write(folder.parent / "RESULTS.md", _markdown(sections, folder, foot)),
+        _write(folder / "report.html", _page(sections, foot)),
     )
-
-
-def _document(sections: Sequence[Section], folder: Path, foot: str) -> str:
-    texts = [
-        "# The paper's experiments, measured again\n\nMade by `python -m paper report` from `results/`. First the "
-        "headline rows and the claims of the paper, then the details of each experiment.",
-        "## Scoreboard\n\nPaper: the published number. Deep Sets: the paper's method, run again; ✓ where it is at "
-        "least as good as published. Ours: the best method we know. Mean ± deviation over seeds.",
-        markdown(
-            ["experiment", "measured", "paper", "Deep Sets, re-run", "ours"],
-            [
-                [line.experiment, line.label, line.paper, line.faithful + (" ✓" if line.level else ""), line.best]
-                for section in sections
-                for line in section.headlines
-            ],
-        ),
-        "## Claims of the paper\n\nVerdicts compare means over seeds, on the data and at the training budgets of our "
-        "runs: a claim that fails here may hold with the paper's data and budget. The details say what differs.",
-        markdown(
-            ["experiment", "claim", "verdict", "why"],
-            [
-                [section.title, claim, f"**{word(verdict.holds)}**", verdict.why]
-                for section in sections
-                for claim, verdict in section.claims
-            ],
-        ),
-        "# Details\n\nEach cell: mean ± deviation over seeds, and in brackets the paper's number. **Bold**: the best "
-        "of its line.",
-    ]
-    texts += [_section_text(section, folder) for section in sections]
-    return "\n\n".join([*texts, foot]) + "\n"
-
-
-def _section_text(section: Section, folder: Path) -> str:
-    pictures = []
-    if section.private:
-        titles = "; ".join(section.private)
-        pictures.append(
-            f"Figures of data that may not be redistributed are in the `report.html` that the command makes: {titles}."
-        )
-    for title, svg in section.figures:
-        if title not in section.private:
-            picture = folder / "figures" / f"{section.name}-{slug(title)}.svg"
-            _write(picture, svg)
-            pictures.append(f"![{title}]({folder.name}/figures/{picture.name})")
-    made = markdown_table(section.table)
-    if len(section.table.lines) > LONG:
-        made = f"<details><summary>All {len(section.table.lines)} rows</summary>\n\n{made}\n\n</details>"
-    lines = [f"## {section.title}", section.about, section.runs, made, *pictures]
-    if section.reductions:
-        lines.append("Differences from the paper:\n" + "\n".join(f"- {line}" for line in section.reductions))
-    return "\n\n".join(line for line in lines if line)
 
 
 def _section(about: Experiment, found: list[Record]) -> Section:
@@ -131,12 +91,11 @@ def _section(about: Experiment, found: list[Record]) -> Section:
         f"{_seeds(found, about.seeds(newest.full))}. {_seconds(found)}."
     )
     return Section(
-        about.name, about.title, about.notes, runs, newest.reductions,
-        table(measured, list(about.methods)),
+        about, runs, newest.reductions, method_table(measured, list(about.methods)),
         [(title, _svg(draw, found)) for title, draw in about.figures.items()],
         about.show_data if newest.full else (),
         scoreboard(about.title, about.headlines, measured),
-        verdicts(about.claims, measured),
+        [(claim.text, claim.check(Scores(measured))) for claim in about.claims],
     )  # fmt: skip
 
 
@@ -177,10 +136,91 @@ def _svg(draw: Callable[[Sequence[Record]], Figure], found: Sequence[Record]) ->
     return text[text.index("<svg") :]
 
 
-def _made_with(found: list[Record]) -> str:
-    dates, latest = sorted({r.date[:10] for r in found}), max(found, key=lambda r: r.date)
-    versions = ", ".join(f"{name} {number}" for name, number in latest.versions.items())
-    return f"Runs of {dates[0]} to {dates[-1]}, Python {latest.python}, {versions}."
+def _tables(sections: Sequence[Section]) -> tuple[Table, Table, str]:
+    """Return the scoreboard, the claims, and a sentence that counts them."""
+    lines = [line for section in sections for line in section.headlines]
+    claims = [(section.about.title, *claim) for section in sections for claim in section.claims]
+    board = [
+        [*map(Cell, line[:3]), Cell(line.faithful + " ✓" * bool(line.level), "", "level" * bool(line.level)),
+         Cell(line.best)]
+        for line in lines
+    ]  # fmt: skip
+    judged = [
+        [Cell(title), Cell(claim), Cell(verdict.word, "", verdict.word.split()[0]), Cell(verdict.why)]
+        for title, claim, verdict in claims
+    ]
+    levels, words = Counter(line.level for line in lines), Counter(verdict.word for *_, verdict in claims)
+    summary = (
+        f"{levels[True]} of {levels[True] + levels[False]} headline rows with a published number on the same data are "
+        f"at least as good as the paper. Of {len(claims)} claims {words['holds']} hold, {words['fails']} fail and "
+        f"{words['not tested']} could not be tested."
+    )
+    head = ["experiment", "measured", "paper", "Deep Sets, re-run", "ours"]
+    return Table(head, board, "board"), Table(["experiment", "claim", "verdict", "why"], judged, "claims"), summary
+
+
+def _markdown(sections: Sequence[Section], folder: Path, foot: str) -> str:
+    board, claims, summary = _tables(sections)
+    texts = [
+        f"# {TITLE}",
+        "Made by `python -m paper report` from `results/`. First the headline rows and the claims of the paper, then "
+        f"the details of each experiment. {summary}",
+        f"## Scoreboard\n\n{SCOREBOARD}", board.markdown(),
+        f"## Claims of the paper\n\n{CLAIMS}", claims.markdown(),
+        f"# Details\n\n{CELLS}",
+    ]  # fmt: skip
+    for section in sections:
+        about, table = section.about, section.table.markdown()
+        if len(section.table.lines) > LONG:
+            table = f"<details><summary>All {len(section.table.lines)} rows</summary>\n\n{table}\n\n</details>"
+        texts += [f"## {about.title}", *about.notes, section.runs, table]
+        if section.private:
+            texts.append(
+                "Figures of data that may not be redistributed are in the `report.html` that the command makes: "
+                f"{'; '.join(section.private)}."
+            )
+        for title, svg in section.figures:
+            if title not in section.private:
+                picture = _write(folder / "figures" / f"{about.name}-{slug(title)}.svg", svg)
+                texts.append(f"![{title}]({folder.name}/figures/{picture.name})")
+        if section.reductions:
+            texts.append("Differences from the paper:\n" + "\n".join(f"- {line}" for line in section.reductions))
+    return "\n\n".join([*texts, foot]) + "\n"
+
+
+def _page(sections: Sequence[Section], foot: str) -> str:
+    """Return one HTML file without dependencies: readable on a phone, in dark mode, and printed."""
+    board, claims, summary = _tables(sections)
+    links = "".join(f'<a href="#{s.about.name}">{escape(s.about.title)}</a>' for s in sections)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{TITLE}</title><style>{STYLE.read_text(encoding='utf-8')}</style></head><body>"
+        f"<header><h1>{TITLE}</h1><p>{summary}</p></header>"
+        f"<nav><a href='#scoreboard'>Scoreboard</a><a href='#claims'>Claims</a>{links}</nav>"
+        f'<section id="scoreboard"><h2>Scoreboard</h2><p>{SCOREBOARD}</p>{board.html()}</section>'
+        f'<section id="claims"><h2>Claims of the paper</h2><p>{CLAIMS}</p>{claims.html()}</section>'
+        f"{''.join(map(_article, sections))}<footer>{escape(foot)}</footer></body></html>\n"
+    )
+
+
+def _article(s: Section) -> str:
+    def folded(title: str, inner: str) -> str:
+        return f"<details><summary>{title}</summary>{inner}</details>" if inner else ""
+
+    table = s.table.html() + "<small>Below a number: the paper's. Green: the best of a line.</small>"
+    if len(s.table.lines) > LONG:
+        table = folded(f"All {len(s.table.lines)} rows", table)
+    figures = "".join(f"<figure>{svg}<figcaption>{escape(title)}</figcaption></figure>" for title, svg in s.figures)
+    beside = len(s.table.head) <= NARROW and len(s.figures) == 1
+    items = "".join(f"<li>{escape(line)}</li>" for line in s.reductions)
+    notes = "".join(f"<p>{escape(text)}</p>" for text in s.about.notes)
+    return (
+        f'<section id="{s.about.name}"><h2>{escape(s.about.title)}</h2><p class="soft">{escape(s.runs)}</p>'
+        f'<div class="{"pair" if beside else "stack"}"><div>{table}</div><div class="figures">{figures}</div></div>'
+        f"{folded('Methods and settings', notes)}"
+        f"{folded('Differences from the paper', f'<ul>{items}</ul>' if items else '')}</section>"
+    )
 
 
 def _write(path: Path, text: str) -> Path:

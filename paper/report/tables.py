@@ -1,4 +1,4 @@
-"""Rows of the report: means over seeds beside the published numbers, and tables of them."""
+"""Rows of the report: means over seeds beside the published numbers, and tables of them as Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import NamedTuple
 
 from ..experiment import get_experiment
@@ -52,6 +53,11 @@ class Row:
     reductions: list[str]
     seconds: float
 
+    @property
+    def text(self) -> str:
+        """Mean and deviation as a table shows them."""
+        return number(self.value) if self.std is None else with_deviation(self.value, self.std)
+
 
 def rows(found: Iterable[Record]) -> list[Row]:
     """Return one row per experiment, protocol, data, metric and method, in the order of the records."""
@@ -72,87 +78,100 @@ def rows(found: Iterable[Record]) -> list[Row]:
     return out
 
 
-def best(row: Iterable[Row]) -> float:
-    """Return the best value among rows of one metric; NaN for a metric that has none."""
-    row = list(row)
-    if row[0].metric in NO_BEST:
-        return math.nan
-    choose = min if row[0].metric in LOWER_IS_BETTER else max
-    return choose(r.value for r in row)
-
-
 def number(value: float, digits: int = 3) -> str:
     """Return a number with so many significant digits, as a table shows it.
 
     >>> [number(v) for v in (0.9312, 1.0, 54.71, 0.000171, 8520.0)]
     ['0.931', '1.00', '54.7', '0.000171', '8520']
-    >>> number(0.00388, 2)
-    '0.0039'
     """
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    if abs(value) >= 1000:
-        return f"{value:.0f}"
     if abs(value) < 1e-4:
         return f"{value:.{digits - 1}e}"
-    rounded = float(f"{value:.{digits}g}")
-    return f"{rounded:.{max(0, digits - 1 - math.floor(math.log10(abs(rounded))))}f}"
+    return f"{value:.{_decimals(value, digits)}f}"
+
+
+def with_deviation(value: float, deviation: float) -> str:
+    """Return a mean and its deviation with the same number of decimals.
+
+    >>> [with_deviation(*pair) for pair in ((0.86137, 0.0039), (13.98, 0.046), (361.2, 36.1), (0.0002061, 2.5e-5))]
+    ['0.861 ± 0.004', '13.98 ± 0.05', '361 ± 36', '0.000206 ± 0.000025']
+    """
+    if deviation == 0 or abs(value) < 1e-4:
+        return f"{number(value)} ± {number(deviation, 2)}"
+    decimals = max(_decimals(value, 3), min(_decimals(deviation, 1), _decimals(value, 4)))
+    return f"{value:.{decimals}f} ± {deviation:.{decimals}f}"
+
+
+def _decimals(value: float, digits: int) -> int:
+    """Decimals that show so many significant digits of a number, none beyond the point for a large one."""
+    rounded = abs(float(f"{value:.{digits}g}"))
+    return max(0, digits - 1 - math.floor(math.log10(rounded))) if rounded else 0
 
 
 class Cell(NamedTuple):
-    """A measured number, the paper's (or ""), and whether ours is the best of its line."""
+    """Text of a table, what stands smaller below it, and a mark: "best", "level", "holds", "fails", "not"."""
 
-    ours: str
-    paper: str
-    best: bool
+    text: str
+    below: str = ""
+    mark: str = ""
 
 
 class Table(NamedTuple):
-    """One line per data set and metric, one column per method; a cell is None where nothing was measured."""
+    """Column heads and lines of cells; `kind` is its class in the page."""
 
-    methods: list[str]
-    lines: list[tuple[str, str, list[Cell | None]]]
+    head: list[str]
+    lines: list[list[Cell]]
+    kind: str = ""
+
+    def markdown(self) -> str:
+        """Return the table as Markdown: marked cells bold, what stands below in brackets."""
+
+        def text(cell: Cell) -> str:
+            bold = f"**{cell.text}**" if cell.mark not in ("", "level") else cell.text
+            return (bold + (f" ({cell.below})" if cell.below else "")).replace("|", "\\|")
+
+        every = [self.head, ["---"] * len(self.head), *([text(cell) for cell in line] for line in self.lines)]
+        return "\n".join("| " + " | ".join(line) + " |" for line in every)
+
+    def html(self) -> str:
+        """Return the table as HTML, in a frame that scrolls."""
+
+        def text(cell: Cell) -> str:
+            below = f"<br><small>{escape(cell.below)}</small>" if cell.below else ""
+            mark = f' class="{cell.mark}"' if cell.mark else ""
+            return f"<td{mark}>{escape(cell.text)}{below}</td>"
+
+        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in self.head)
+        body = "".join(f"<tr>{''.join(map(text, line))}</tr>" for line in self.lines)
+        return (
+            f'<div class="wide" tabindex="0"><table class="{self.kind}"><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div>"
+        )
 
 
-def table(rows: Sequence[Row], methods: Sequence[str]) -> Table:
-    """Arrange the rows of one experiment and protocol.
+def method_table(rows: Sequence[Row], methods: Sequence[str]) -> Table:
+    """Arrange the rows of one experiment and protocol: a line per data set and metric, a column per method.
 
     Columns are in the order of `methods`, then methods of other files; lines are in natural order, M=5 before M=10.
     """
     present = list(dict.fromkeys(row.method for row in rows))
     columns = [m for m in methods if m in present] + [m for m in present if m not in methods]
     metrics = list(dict.fromkeys(row.metric for row in rows))
+    cells = {(row.data, row.metric, row.method): row for row in rows}
+    order = sorted({key[:2] for key in cells}, key=lambda cell: (_natural(cell[0]), metrics.index(cell[1])))
     lines = []
-    cells = dict.fromkeys((row.data, row.metric) for row in rows)
-    for data, metric in sorted(cells, key=lambda cell: (_natural(cell[0]), metrics.index(cell[1]))):
-        here = {row.method: row for row in rows if (row.data, row.metric) == (data, metric)}
-        top = best(here.values())
-        lines.append((data, metric, [_cell(here[m], top) if m in here else None for m in columns]))
-    return Table(columns, lines)
+    for data, metric in order:
+        here = [cells.get((data, metric, method)) for method in columns]
+        best = (min if metric in LOWER_IS_BETTER else max)(row.value for row in here if row is not None)
+        line = [Cell(data), Cell(metric)]
+        for row in here:
+            paper = "" if row is None or row.paper is None else number(row.paper)
+            mark = "best" if row is not None and row.value == best and metric not in NO_BEST else ""
+            line.append(Cell("") if row is None else Cell(row.text, paper, mark))
+        lines.append(line)
+    return Table(["data", "metric", *columns], lines, "methods")
 
 
 def _natural(text: str) -> list[tuple[str, int]]:
     return [(word, int(digits or -1)) for word, digits in re.findall(r"(\D*)(\d*)", text)]
-
-
-def _cell(row: Row, top: float) -> Cell:
-    spread = "" if row.std is None else f" ± {number(row.std, 2)}"
-    return Cell(number(row.value) + spread, "" if row.paper is None else number(row.paper), row.value == top)
-
-
-def markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table."""
-    every = [head, ["---"] * len(head), *lines]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in every)
-
-
-def markdown_table(made: Table) -> str:
-    """Return a table of methods as Markdown: the best of a line bold, the paper's number in brackets."""
-
-    def text(cell: Cell | None) -> str:
-        if cell is None:
-            return ""
-        ours = f"**{cell.ours}**" if cell.best else cell.ours
-        return ours + (f" ({cell.paper})" if cell.paper else "")
-
-    return markdown(["data", "metric", *made.methods], [[d, m, *map(text, cells)] for d, m, cells in made.lines])

@@ -46,8 +46,6 @@ TOY = Experiment(
     name="toy",
     title="A <toy>",
     section="0.0",
-    data=lambda full: "made up",
-    reductions=lambda full: [] if full else ["two numbers & no more"],
     methods={"Deep Sets": method("Deep Sets", 0.5), "LSTM": method("LSTM", 0.1), "Falls": interrupted},
     parts=lambda full: ("5", "10"),
     published={("Deep Sets", "M=5", "accuracy"): 0.4},
@@ -56,9 +54,11 @@ TOY = Experiment(
 
 
 @pytest.fixture
-def toy(monkeypatch):
+def toy(monkeypatch, tmp_path):
     """Replace the experiments by the toy; give a function that replaces the toy."""
     calls.clear()
+    (tmp_path / "toy.md").write_text("A test.\n\n## Full: made up\n\n## Quick: made up\n- two numbers\n  & no more\n")
+    monkeypatch.setattr(registry, "NOTES", tmp_path)
     module = SimpleNamespace(EXPERIMENT=TOY)
     monkeypatch.setitem(sys.modules, "paper.experiments.toy", module)
     for place in (registry, document, paper, sys.modules["paper.__main__"]):
