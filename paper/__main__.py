@@ -75,7 +75,6 @@ def run(
 
     \b
     Examples:
-      python -m paper run digits-text
       python -m paper run digits-text --method "Deep Sets" --set epochs=20
       python -m paper run digits-text --method-file my_method.py
       python -m paper run popstats --full --method SDM --seed 0 --resume

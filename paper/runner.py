@@ -8,10 +8,11 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any, Self
 
@@ -119,10 +120,8 @@ def run(
 
     Parameters
     ----------
-    name : str
-        One of `paper.NAMES`.
-    folder : path, default="results"
-        Folder of results.
+    name, folder : str, path
+        One of `paper.NAMES`, and the folder of results.
     full : bool, default=False
         The protocol of the paper, or a form that takes seconds.
     methods, seeds, parts : sequence, default=()
@@ -132,10 +131,8 @@ def run(
         "Deep Sets (epochs=200)".
     resume : bool, default=False
         Continue an interrupted part from its last checkpoint instead of starting it again.
-    progress : bool, default=False
-        Show progress bars.
-    log : callable
-        Called with one line per part.
+    progress, log : bool, callable
+        Show progress bars; called with one line per part.
 
     Returns
     -------
@@ -145,12 +142,16 @@ def run(
     chosen, folder = get_experiment(name), Path(folder)
     label = ", ".join(f"{key}={value}" for key, value in (settings or {}).items())
     found = []
-    for method, seed in _pairs(chosen, full, methods, seeds):
+    every = chosen.parts(full)
+    _check(methods, chosen.methods, f"{name} has no method {{!r}}")
+    _check(parts, every, f"{name} has no part {{!r}} in this form")
+    # Seeds outside, so that every method has its first seed before any has its second.
+    for seed, method in product(seeds or chosen.seeds(full), methods or chosen.methods):
         record = Record.of(chosen, full, f"{method} ({label})" if label else method, seed)
         if (folder / record.file).exists():
             before = Record.load(folder / record.file).parts
             record.parts = {part: done for part, done in before.items() if done["measures"]}
-        for part in _parts(chosen, full, parts):
+        for part in parts or every:
             line = " · ".join([name, record.method, f"seed {seed}"] + ([] if part == "all" else [part]))
             if part in record.parts:
                 log(f"{line}: already done ({folder / record.file})")
@@ -173,22 +174,10 @@ def run(
     return found
 
 
-def _pairs(chosen: Experiment, full: bool, methods: Sequence[str], seeds: Sequence[int]) -> Iterator[tuple[str, int]]:
-    """Yield methods and seeds; seeds outside, so that every method has its first seed before any has its second."""
-    for method in methods:
-        if method not in chosen.methods:
-            raise ValueError(f"{chosen.name} has no method {method!r}: it has {', '.join(chosen.methods)}.")
-    for seed in seeds or chosen.seeds(full):
-        for method in methods or chosen.methods:
-            yield method, seed
-
-
-def _parts(chosen: Experiment, full: bool, parts: Sequence[str]) -> Sequence[str]:
-    every = chosen.parts(full)
-    for part in parts:
-        if part not in every:
-            raise ValueError(f"{chosen.name} has no part {part!r} in this form: it has {', '.join(every)}.")
-    return parts or every
+def _check(asked: Sequence[str], known: Iterable[str], problem: str) -> None:
+    for name in asked:
+        if name not in known:
+            raise ValueError(f"{problem.format(name)}: it has {', '.join(known)}.")
 
 
 def _commit() -> str:

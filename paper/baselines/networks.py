@@ -26,11 +26,9 @@ class Recurrent(nn.Module):
     >>> model(Sets.from_list([torch.randn(5, 3), torch.randn(2, 3)])).shape
     torch.Size([2, 1])
 
-    phi is any module on rows, (N, in) -> (N, width); `state` is the width of h. Values (N, in) -> (B, out).
-
-    In training the members come in a new random order at every step, so that no order can be memorised; otherwise in
-    the given order. Elements that are in several sets (`Sets.element_ids`) go through phi once. An empty set is read
-    as a single zero.
+    phi maps rows, (N, in) -> (N, width); `state` is the width of h. In training the members come in a new random order
+    at every step, so that no order can be memorised; otherwise in the given order. Elements that are in several sets
+    (`Sets.element_ids`) go through phi once. An empty set is read as a single zero.
     """
 
     def __init__(self, cell: Literal["lstm", "gru"], phi: nn.Module, width: int, state: int, out: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -56,40 +55,29 @@ def top_tags(scores: np.ndarray, per_image: int = 5) -> np.ndarray:
 
 
 class Tagger(Protocol):
-    """What every tagger does: features (n, d) and tags (n, t) in, scores (n, t) out."""
+    """What every tagger does: features (n, d) and tags (n, t) of 0 and 1 in, scores (n, t) out."""
 
     def fit(self, features: np.ndarray, tags: np.ndarray) -> Any:
-        """Learns from tagged images; returns itself."""
+        """Learn from tagged images; return itself."""
 
     def scores(self, features: np.ndarray) -> np.ndarray:
-        """How well every tag fits every image."""
+        """Return how well every tag fits every image."""
 
 
 T = TypeVar("T", bound=Tagger)
 
 
-def choose(
-    candidates: Sequence[T],
-    features: np.ndarray,
-    tags: np.ndarray,
-    *,
-    folds: int = 3,
-    per_image: int = 5,
-    seed: int = 0,
-) -> T:
-    """The candidate with the best F1 on images held out, averaged over folds, fitted on all images.
+def choose(candidates: Sequence[T], features: np.ndarray, tags: np.ndarray, *, per_image: int = 5, seed: int = 0) -> T:
+    """Return the candidate with the best F1 on images held out, averaged over three folds, fitted on all images.
 
-    >>> from .tagging import LeastSquares
     >>> rng = np.random.default_rng(0)
     >>> features = rng.normal(size=(60, 4)); tags = (features[:, :3] > 0).astype(int)
     >>> choose([LeastSquares(1e9), LeastSquares(0.01)], features, tags, per_image=2).penalty
     0.01
     """
-    if not candidates:
-        raise ValueError("there are no candidates to choose from.")
-    fold = np.random.default_rng(seed).permutation(len(features)) % folds
+    fold = np.random.default_rng(seed).permutation(len(features)) % 3
     found = np.zeros(len(candidates))
-    for held in range(folds):
+    for held in range(3):
         rest = fold != held
         for number, tagger in enumerate(candidates):
             scores = tagger.fit(features[rest], tags[rest]).scores(features[~rest])
@@ -100,9 +88,9 @@ def choose(
 
 
 class Scaling:
-    """Takes away the mean of each feature and divides by its deviation, as found in training images.
+    """Mean 0 and deviation 1 for each feature, as found in training images; a constant feature is 0.
 
-    >>> Scaling(np.array([[1.0, 5], [3, 5]]))(np.array([[3.0, 5]]))  # a constant feature is 0
+    >>> Scaling(np.array([[1.0, 5], [3, 5]]))(np.array([[3.0, 5]]))
     array([[1., 0.]])
     """
 
@@ -121,16 +109,15 @@ class LeastSquares:
     >>> LeastSquares(penalty=1e-6).fit(features, tags).scores(np.array([[3.0]])).round(3)
     array([[ 0.6, -0.6]])
 
-    features (n, d), tags (n, t) -> scores (n, t). There is no constant: a score says how far a tag is more likely than
-    usual, so that frequent tags do not come first everywhere. With `balance` it is divided by this power of the tag's
-    deviation in training: at 1 each tag counts in units of its own deviation, which brings rare tags forward.
+    There is no constant: a score says how far a tag is more likely than usual, so that frequent tags do not come first
+    everywhere. With `balance` it is divided by this power of the tag's deviation, which brings rare tags forward.
     """
 
     def __init__(self, penalty: float = 0.1, balance: float = 0.0) -> None:
         self.penalty, self.balance = penalty, balance
 
     def fit(self, features: np.ndarray, tags: np.ndarray) -> LeastSquares:
-        """Features (n, d), tags (n, t) of 0 and 1."""
+        """Learn from tagged images."""
         self.scaling = Scaling(features)
         x = self.scaling(features)
         square = x.T @ x / len(x) + self.penalty * np.eye(x.shape[1])
@@ -140,7 +127,7 @@ class LeastSquares:
         return self
 
     def scores(self, features: np.ndarray) -> np.ndarray:
-        """How well every tag fits, (n, t)."""
+        """Return how well every tag fits, (n, t)."""
         return self.scaling(features) @ self.weights
 
 
@@ -151,36 +138,23 @@ class JEC:
     >>> JEC(neighbours=2).fit(features, tags).scores(np.array([[0.2]])).argsort()[0, ::-1].tolist()
     [0, 1, 2]
 
-    The distance is the mean of L1 distances, one for each block of features (`blocks`: their widths; one block by
-    default), each divided by the largest of its kind among training images ("joint equal contribution").
-    After the tags of the nearest image come those of the others, by (number of neighbours that have the tag) x
-    (how often it stands beside the tags of the nearest image in the training data).
+    The distance is L1 on one kind of features, so the equal weights that several kinds would get do not matter. After
+    the tags of the nearest image come those of the others, by (number of neighbours that have the tag) x (how often it
+    stands beside the tags of the nearest image in the training data).
     """
 
-    def __init__(self, neighbours: int = 5, blocks: Sequence[int] | None = None) -> None:
-        self.neighbours, self.blocks = neighbours, blocks
+    def __init__(self, neighbours: int = 5) -> None:
+        self.neighbours = neighbours
 
     def fit(self, features: np.ndarray, tags: np.ndarray) -> JEC:
-        """Features (n, d), tags (n, t) of 0 and 1."""
-        if self.blocks is not None and sum(self.blocks) != features.shape[1]:
-            raise ValueError(
-                f"blocks {list(self.blocks)} add up to {sum(self.blocks)}, features have {features.shape[1]}."
-            )
-        cuts = np.cumsum([0, *(self.blocks or [features.shape[1]])])
-        self.slices = [slice(a, b) for a, b in pairwise(cuts)]
+        """Learn from tagged images."""
         self.features, self.tags = features.astype(float), tags.astype(float)
-        some = self.features[:: -(-len(features) // 500)]
-        self.longest = [max(cdist(some[:, s], some[:, s], "cityblock").max(), 1e-12) for s in self.slices]
         self.beside = self.tags.T @ self.tags  # (t, t): how many images have both
         return self
 
     def scores(self, features: np.ndarray) -> np.ndarray:
-        """Scores whose order is the order of transfer, (n, t): 1 to 2 for tags of the nearest image, else below 1."""
-        x = features.astype(float)
-        distance = sum(
-            cdist(x[:, s], self.features[:, s], "cityblock") / top
-            for s, top in zip(self.slices, self.longest, strict=True)
-        )
+        """Return scores whose order is that of transfer: 1 to 2 for tags of the nearest image, else below 1."""
+        distance = cdist(features.astype(float), self.features, "cityblock")
         near = np.argsort(distance, axis=1, kind="stable")[:, : self.neighbours]
         first = self.tags[near[:, 0]]
         others = self.tags[near[:, 1:]].sum(1) * (first @ self.beside)
@@ -204,7 +178,7 @@ class MBRM:
         self.width, self.smoothing = width, smoothing
 
     def fit(self, features: np.ndarray, tags: np.ndarray) -> MBRM:
-        """Features (n, d), tags (n, t) of 0 and 1."""
+        """Learn from tagged images."""
         self.features, count = features.astype(float), len(features)
         self.tags = (self.smoothing * tags + tags.sum(0)) / (self.smoothing + count)
         self.scale = self.width * max(2 * float(self.features.var(0).sum()), 1e-12)  # E|a − b|² = 2 var
@@ -230,41 +204,29 @@ class FastTag:
     (50, 4)
 
     Features are taken in units of their deviation, without a constant. B and W are solved for in turn, from B that
-    best undoes the losses. `layers` > 1 repeats the whole on the tags that the layer before completed, so that tags
-    which never meet but share company find each other.
+    best undoes the losses.
     """
 
-    def __init__(
-        self, corruption: float = 0.3, agreement: float = 1.0, penalty: float = 0.1, layers: int = 1, steps: int = 10
-    ) -> None:
-        self.corruption, self.agreement, self.penalty = corruption, agreement, penalty
-        self.layers, self.steps = layers, steps
+    def __init__(self, corruption: float = 0.3, agreement: float = 1.0, penalty: float = 0.1, steps: int = 10) -> None:
+        self.corruption, self.agreement, self.penalty, self.steps = corruption, agreement, penalty, steps
 
     def fit(self, features: np.ndarray, tags: np.ndarray) -> FastTag:
-        """Features (n, d), tags (n, t) of 0 and 1."""
+        """Learn from tagged images."""
         self.scaling = Scaling(features)
         count, x, y = len(features), self.scaling(features), tags.astype(float)
-        square = x.T @ x / count + self.penalty * np.eye(x.shape[1])
-        factor = linalg.cho_factor(square)
-        self.completions: list[np.ndarray] = []
-        for _ in range(self.layers):
-            together = y.T @ y / count
-            keep = 1 - self.corruption
-            lost = keep**2 * together + keep * self.corruption * np.diag(np.diag(together))  # E ỹᵀỹ
-            cross = keep * together  # E ỹᵀy
-            ridge = 1e-9 * np.eye(len(lost))
-            complete = linalg.solve(lost + ridge, cross, assume_a="pos")
-            left = linalg.cho_factor(self.agreement * lost + together + ridge)
-            met = x.T @ y / count
-            from_tags = linalg.cho_solve(factor, met)  # W = (this) B
-            seen = met.T @ from_tags  # what yᵀ(xW)/n is before B
-            for _ in range(self.steps):
-                complete = linalg.cho_solve(left, self.agreement * cross + seen @ complete)
-            self.weights = from_tags @ complete
-            self.completions.append(complete)
-            y = y @ complete
+        together, keep = y.T @ y / count, 1 - self.corruption
+        lost = keep**2 * together + keep * self.corruption * np.diag(np.diag(together))  # E ỹᵀỹ
+        cross, ridge = keep * together, 1e-9 * np.eye(len(lost))  # E ỹᵀy
+        met = x.T @ y / count
+        from_tags = linalg.solve(x.T @ x / count + self.penalty * np.eye(x.shape[1]), met, assume_a="pos")  # W = this B
+        seen = met.T @ from_tags  # what yᵀ(xW)/n is before B
+        left = linalg.cho_factor(self.agreement * lost + together + ridge)
+        self.completion = linalg.solve(lost + ridge, cross, assume_a="pos")
+        for _ in range(self.steps):
+            self.completion = linalg.cho_solve(left, self.agreement * cross + seen @ self.completion)
+        self.weights = from_tags @ self.completion
         return self
 
     def scores(self, features: np.ndarray) -> np.ndarray:
-        """How well every tag fits, (n, t)."""
+        """Return how well every tag fits, (n, t)."""
         return self.scaling(features) @ self.weights

@@ -33,10 +33,7 @@ class Faces(NamedTuple):
 
 
 def load(size: int = 64, count: int | None = None, folder: str | Path | None = None) -> Faces:
-    """Reads the faces of the folder (default `$DEEPSETS_DATA/celeba`), cut to the face and scaled to size x size.
-
-    >>> load(size=40, count=1000).images.shape  # doctest: +SKIP
-    (1000, 3, 40, 40)
+    """Read the faces of the folder (default `$DEEPSETS_DATA/celeba`), cut to the face and scaled to size x size.
 
     Images: `img_align_celeba/*.jpg` as published, or one `*.tar` of them; attributes: `list_attr_celeba*.txt[.gz]`.
     Only images with attributes are read, in the order of their names.
@@ -142,7 +139,7 @@ def odd_sets(
     favoured: Tensor | None = None,
     generator: torch.Generator | None = None,
 ) -> tuple[Batch, Tensor]:
-    """`count` sets of `size` elements of a store, (U, ...), and the condition (B,) that the members of each share.
+    """Draw sets of `size` elements of a store, (U, ...), and the condition (B,) that the members of each share.
 
     >>> digit = torch.arange(40) % 2 == torch.tensor([[0], [1]])
     >>> batch, condition = odd_sets(torch.zeros(40, 8, 8), digit.T, ~digit.T, 100)
@@ -151,8 +148,7 @@ def odd_sets(
 
     Of the conditions that enough elements share, (U, C), and enough lack, (U, C), each is as probable as another; half
     of the sets have one of the `favoured` conditions, where some are given. All members of a set are different;
-    `odd[0]` to `odd[1]` of them lack the condition: 1 in `y`, (B, size), in a random place. The store itself is the
-    values, with an `index`.
+    `odd[0]` to `odd[1]` of them lack the condition: 1 in `y`, (B, size), in a random place.
     """
     able = ((shares.sum(0) >= size - odd[0]) & (lacks.sum(0) >= odd[1])).nonzero()[:, 0]
     if not len(able):

@@ -12,7 +12,7 @@ from . import cache_folder, data_folder
 
 SOURCE = "https://modelnet.cs.princeton.edu"
 PACKED = "modelnet40_1024pts.npz"
-SAMPLED = "modelnet40_ply_hdf5_2048"
+
 UNPACKED = "modelnet40_5000pts.npz"
 MESHES = "ModelNet40"
 
@@ -34,16 +34,15 @@ def load(folder: str | Path | None = None, points: int = 1024, seed: int = 0) ->
     >>> clouds.x_test.shape  # doctest: +SKIP
     (2468, 1000, 3)
 
-    Forms: `modelnet40_1024pts.npz`; `modelnet40_5000pts.npz`, which `unpack_5000.py` beside the data writes,
-    there or in the user's cache; the published `modelnet40_ply_hdf5_2048/`; meshes `ModelNet40/CLASS/train/*.off`
-    (or `.ply`), from which points are drawn in proportion to area.
+    Forms: `modelnet40_1024pts.npz`; `modelnet40_5000pts.npz`, which `unpack_5000.py` beside the data writes, there or
+    in the user's cache; meshes `ModelNet40/CLASS/train/*.off` (or `.ply`), points drawn in proportion to area.
     """
     folder = data_folder() / "modelnet40" if folder is None else Path(folder)
     if form := _form(folder, points):
         return form[1](form[0], points, seed)
     raise FileNotFoundError(
-        f"no clouds of {points} points in {folder}: expected {PACKED} (up to 1024 points), {SAMPLED}/ (2048), "
-        f"{UNPACKED} (5000) or the meshes {MESHES}/CLASS/train/*.off of {SOURCE} (any number)."
+        f"no clouds of {points} points in {folder}: expected {PACKED} (up to 1024 points), {UNPACKED} (5000) or the "
+        f"meshes {MESHES}/CLASS/train/*.off of {SOURCE} (any number)."
     )
 
 
@@ -55,7 +54,6 @@ def has_points(points: int) -> bool:
 def _form(folder: Path, points: int) -> tuple[Path, Callable[[Path, int, int], Clouds]] | None:
     forms: list[tuple[Path, float, Callable[[Path, int, int], Clouds]]] = [
         (folder / PACKED, 1024, _packed),
-        (folder / SAMPLED, 2048, _hdf5),
         (folder / UNPACKED, 5000, _packed),
         (cache_folder() / "modelnet40" / UNPACKED, 5000, _packed),
         (folder / MESHES, float("inf"), _meshes),
@@ -68,21 +66,6 @@ def _packed(path: Path, points: int, seed: int) -> Clouds:
         x = [_unit(file[f"x_{part}"][:, :points].astype(np.float32)) for part in ("train", "test")]
         y = [file[f"y_{part}"].astype(np.int64) for part in ("train", "test")]
         return Clouds(x[0], y[0], x[1], y[1], [str(name) for name in file["class_names"]])
-
-
-def _hdf5(path: Path, points: int, seed: int) -> Clouds:
-    import h5py
-
-    parts: list[Any] = []
-    for part in ("train", "test"):
-        files = [path / Path(line).name for line in (path / f"{part}_files.txt").read_text().split()]
-        tables = []
-        for name in files:
-            with h5py.File(name) as file:
-                tables.append((np.asarray(file["data"]), np.asarray(file["label"]).reshape(-1)))
-        parts.append(_unit(np.concatenate([x for x, _ in tables])[:, :points].astype(np.float32)))
-        parts.append(np.concatenate([y for _, y in tables]).astype(np.int64))
-    return Clouds(parts[0], parts[1], parts[2], parts[3], (path / "shape_names.txt").read_text().split())
 
 
 def _meshes(path: Path, points: int, seed: int) -> Clouds:

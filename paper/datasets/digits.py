@@ -25,8 +25,7 @@ def draw(store: Tensor, count: int, sizes: tuple[int, int], generator: torch.Gen
     >>> len(sets), sets.values.shape[0], sets.sizes.unique().tolist()
     (1000, 256, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
 
-    The store itself is the values of the batch, with an `index`: phi runs once for each of its elements, in however
-    many sets they stand.
+    The store itself is the values of the batch: phi runs once for each element, in however many sets it stands.
     """
     drawn = torch.randint(sizes[0], sizes[1] + 1, (count,), generator=generator)
     offsets = torch.cat([drawn.new_zeros(1), drawn.cumsum(0)])
@@ -47,7 +46,6 @@ def sums(sets: Sets, digits: Tensor) -> Tensor:
 def exact_sums(answer: Tensor, truth: Tensor) -> float:
     """Return the share of answers that, rounded, are the true integer: (B,) each.
 
-    >>> import torch
     >>> exact_sums(torch.tensor([11.6, 7.2, 3.0, 8.6]), torch.tensor([12, 7, 3, 8]))
     0.75
     """
@@ -59,13 +57,10 @@ def exact_sums(answer: Tensor, truth: Tensor) -> float:
 
 
 def small_images(part: Literal["train", "test"]) -> tuple[Tensor, Tensor]:
-    """scikit-learn's 1,797 images of digits, which need no download: (N, 8, 8) bytes, and the digits, (N,).
+    """scikit-learn's 1,797 images of digits, every fifth for testing: (N, 8, 8) bytes, and the digits, (N,).
 
-    >>> images, digits = small_images("test")
-    >>> images.shape, images.dtype, digits.max()
-    (torch.Size([359, 8, 8]), torch.uint8, tensor(9))
-
-    Every fifth image is for testing.
+    >>> small_images("test")[0].shape
+    torch.Size([359, 8, 8])
     """
     from sklearn.datasets import load_digits
 
@@ -78,9 +73,6 @@ def small_images(part: Literal["train", "test"]) -> tuple[Tensor, Tensor]:
 
 def deform(images: Tensor, amount: float = 1.0, generator: torch.Generator | None = None) -> Tensor:
     """Every image turned, scaled, sheared, shifted and bent at random: (N, H, W) -> (N, H, W), floats.
-
-    >>> deform(torch.rand(32, 28, 28)).shape
-    torch.Size([32, 28, 28])
 
     At amount 1: turned by up to 9 degrees, each axis scaled by up to 9 %, sheared by up to 0.15, shifted by up to 1.2
     pixels in 28, and moved by a smooth random field with a deviation of 0.6 pixels in 28 (in place of MNIST8m, which
@@ -117,12 +109,7 @@ _BYTES = 8  # the code for unsigned bytes, the only type that these files use
 
 
 def mnist(part: Literal["train", "test"]) -> tuple[Tensor, Tensor]:
-    """Images, (N, 28, 28) bytes, and their digits, (N,) integers.
-
-    >>> images, digits = mnist("test")  # doctest: +SKIP
-    >>> images.shape, digits[:4].tolist()  # doctest: +SKIP
-    (torch.Size([10000, 28, 28]), [7, 2, 1, 0])
-    """
+    """Load the images, (N, 28, 28) bytes, and their digits, (N,) integers."""
     if part not in _PREFIX:
         raise ValueError(f"MNIST has the parts 'train' and 'test', found {part!r}.")
     images, digits = (

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -58,23 +57,13 @@ def load_corel5k() -> TagData:
 _TYPES = {"hvec": ("<u2", "<u2"), "hvec32": ("<u4", "<u4"), "fvec": ("<u4", "<f4"), "dvec": ("<u4", "<f8")}
 
 
-def read_matrix(path: str | Path) -> np.ndarray:
-    """Read a matrix (n, d) from `.hvecs` (uint16), `.hvecs32`, `.fvec(s)` (float32), `.dvec(s)` (float64), or text.
+def read_matrix(path: Path) -> np.ndarray:
+    """Read a matrix (n, d) from `.hvec(s)` (uint16), `.hvec(s)32`, `.fvec(s)` (float32) or `.dvec(s)` (float64).
 
-    Binary files hold rows, each a width followed by that many values, little-endian; the width is uint16 in `.hvecs`,
-    otherwise uint32. Any other file is text: one row per line, numbers separated by blanks or commas (also `.gz`).
+    Files hold rows, each a width followed by that many values, little-endian; the width is uint16 in `.hvecs`,
+    otherwise uint32.
     """
-    path = Path(path)
-    binary = re.fullmatch(r"\.([hfd]vec)s?(32)?", path.suffix.lower())
-    kind = binary and binary[1] + (binary[2] or "")
-    if kind not in _TYPES:
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
-            first = lines.readline()
-        try:
-            return np.loadtxt(path, delimiter="," if "," in first else None, ndmin=2)
-        except ValueError as error:
-            raise ValueError(f"{path} is not a matrix of numbers: {error}") from error
-    head, value = _TYPES[kind]
+    head, value = _TYPES[path.suffix[1:].replace("vecs", "vec")]
     content = path.read_bytes()
     if len(content) < np.dtype(head).itemsize:
         raise ValueError(f"{path} is empty: expected rows that begin with their width.")
@@ -91,15 +80,15 @@ def read_matrix(path: str | Path) -> np.ndarray:
     return rows["values"].copy()
 
 
-def load_lear(name: str, features: Sequence[str] = ("Gist.fvec",)) -> TagData:
+def load_lear(name: str) -> TagData:
     """Load "espgame" or "iaprtc12" as Guillaumin et al. (2009) distribute them.
 
-    Files: NAME_dictionary.txt, NAME_{train,test}_list.txt, NAME_{train,test}_annot.hvecs, and for each of `features`
-    NAME_{train,test}_FEATURE. Several features are concatenated, each divided by its mean length in training.
+    Files: NAME_dictionary.txt, and for both parts NAME_PART_list.txt, NAME_PART_annot.hvecs and NAME_PART_Gist.fvec;
+    features are divided by their mean length in training.
     """
     names = data_file(name, f"{name}_dictionary.txt", LEAR).read_text().split()
     parts: list[Tagged] = []
-    lengths: list[float] = []
+    length = 0.0
     for part in ("train", "test"):
         tags = read_matrix(data_file(name, f"{name}_{part}_annot.hvecs", LEAR))
         images = data_file(name, f"{name}_{part}_list.txt", LEAR).read_text().split()
@@ -107,17 +96,15 @@ def load_lear(name: str, features: Sequence[str] = ("Gist.fvec",)) -> TagData:
             raise ValueError(
                 f"{name} {part}: tags of shape {tags.shape}, but {len(images)} images and {len(names)} names."
             )
-        blocks = [read_matrix(data_file(name, f"{name}_{part}_{kind}", LEAR)).astype(np.float32) for kind in features]
-        lengths = lengths or [float(np.linalg.norm(block, axis=1).mean()) or 1.0 for block in blocks]
-        joined = [block / length for block, length in zip(blocks, lengths, strict=True)]
-        matrix = csr_array(tags > 0).astype(np.uint8)
-        parts.append(Tagged(images, matrix, np.concatenate(joined, 1) if joined else None))
+        features = read_matrix(data_file(name, f"{name}_{part}_Gist.fvec", LEAR)).astype(np.float32)
+        length = length or float(np.linalg.norm(features, axis=1).mean()) or 1.0
+        parts.append(Tagged(images, csr_array(tags > 0).astype(np.uint8), features / length))
     return TagData(parts[0], None, parts[1], names)
 
 
 def load_coco(
-    train: str | Path | None = None,
-    test: str | Path | None = None,
+    train: Path | None = None,
+    test: Path | None = None,
     minimum: int = 5,
     features: Mapping[str, np.ndarray] | None = None,
 ) -> TagData:
@@ -127,11 +114,10 @@ def load_coco(
     the training captions have the stem, and words of fewer than `minimum` training images are left out. `features`
     maps file names to vectors, where the images were encoded by a network.
     """
-    paths = [
-        Path(given) if given is not None else data_file("coco", f"captions_{part}2014.json", COCO)
+    captions = [
+        read_coco_captions(given or data_file("coco", f"captions_{part}2014.json", COCO))
         for given, part in ((train, "train"), (test, "val"))
     ]
-    captions = [read_coco_captions(path) for path in paths]
     lemma = stemmer(caption for image in captions[0].values() for caption in image)
     found = [[words(image, lemma) for image in part.values()] for part in captions]
     names = vocabulary(found[0], minimum)

@@ -27,14 +27,7 @@ class Topics(NamedTuple):
 
 
 def load_topics(size: Literal["1k", "3k", "5k"]) -> Topics:
-    """Load the topics of one size in the authors' split of 80, 10 and 10 percent.
-
-    >>> topics = load_topics("1k")  # doctest: +SKIP
-    >>> [topics.words[i] for i in topics.test[2, :5]]  # doctest: +SKIP
-    ['cup', 'world', 'tournament', 'final', 'football']
-
-    The arrays are read-only: shuffle a copy.
-    """
+    """Load the topics of one size in the authors' split of 80, 10 and 10 percent, as read-only arrays."""
     if size not in SIZES:
         raise ValueError(f"the LDA topics come in the sizes {', '.join(SIZES)}; found {size!r}.")
     path = data_file("lda", f"lda_top_words_split_allwords_{size}.json.gz", LDA)
@@ -58,12 +51,7 @@ class Vectors(NamedTuple):
 
 @lru_cache(1)
 def load_glove() -> Vectors:
-    """Load 83,904 words and their vectors (Pennington et al. 2014).
-
-    >>> words, vectors = load_glove()  # doctest: +SKIP
-    >>> words[:3], vectors.shape  # doctest: +SKIP
-    (['the', ',', '.'], (83904, 100))
-    """
+    """Load 83,904 words and their vectors (Pennington et al. 2014)."""
     words = data_file("glove", "words.txt", GLOVE).read_text(encoding="utf-8").rstrip("\n").split("\n")
     vectors = np.load(data_file("glove", "vectors_f16.npy", GLOVE)).astype(np.float32)
     if len(words) != len(vectors):

@@ -6,7 +6,7 @@ A record holds numbers of clouds and points, never the data, whose licence may f
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,75 +70,69 @@ def winners(model: DeepSet, cloud: torch.Tensor) -> list[int]:
     return sorted(set(codes.values.argmax(0).tolist()))
 
 
-def examples(records: Sequence[Record]) -> Figure:
-    """Two test clouds of each of some classes."""
-    from matplotlib.figure import Figure
+Panel = tuple[str, list[tuple[np.ndarray, str]]]  # title, and clouds with their colours
 
-    figure = Figure(figsize=(1.6 * SHOWN, 3.4), layout="constrained")
-    data = _data(records, figure)
-    if data is not None:
-        for column, c in enumerate(range(0, len(data.classes), len(data.classes) // SHOWN)[:SHOWN]):
-            for row, number in enumerate(np.flatnonzero(data.y_test == c)[:2]):
-                axes = figure.add_subplot(2, SHOWN, 1 + column + row * SHOWN, projection="3d")
-                _scatter(axes, [(data.x_test[number], "C0")])
-                axes.set_title(data.classes[c] if row == 0 else "", fontsize=8)
-    return figure
+
+def examples(records: Sequence[Record]) -> Figure:
+    """Draw two test clouds of each of some classes."""
+    if (data := _data(records)) is None:
+        return _draw([])
+    shown = range(0, len(data.classes), len(data.classes) // SHOWN)[:SHOWN]
+    rows = zip(*(np.flatnonzero(data.y_test == c)[:2] for c in shown), strict=True)
+    return _draw([[(data.classes[data.y_test[i]], [(data.x_test[i], "C0")]) for i in row] for row in rows])
 
 
 def units(records: Sequence[Record]) -> Figure:
-    """A row for each layer, a cloud for each unit."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(1.6 * SHOWN, 3.4), layout="constrained")
-    for row, (layer, found) in enumerate(_extra(records).get("units", {}).items()):
-        for column, text in enumerate(found):
-            axes = figure.add_subplot(2, SHOWN, 1 + column + row * SHOWN, projection="3d")
-            _scatter(axes, [(_unpack(text), "C0")])
-            axes.set_title(layer if column == 0 else "", fontsize=8)
-    return figure
+    """Draw a row for each layer, a cloud for each unit."""
+    found = _extra(records).get("units", {})
+    return _draw([[(layer, [(_unpack(text), "C0")]) for text in texts] for layer, texts in found.items()])
 
 
 def critical(records: Sequence[Record]) -> Figure:
-    """Some test clouds; the points that win the maximum in red."""
+    """Draw some test clouds, the points that win the maximum in red."""
+    if (data := _data(records)) is None:
+        return _draw([])
+    row: list[Panel] = []
+    for number, points in _extra(records).get("critical", {}).items():
+        cloud, name = data.x_test[int(number)], data.classes[data.y_test[int(number)]]
+        row.append((f"{name}\n{len(points)} of {len(cloud)}", [(cloud, "0.8"), (cloud[points], "C3")]))
+    return _draw([row])
+
+
+def _draw(rows: Sequence[Sequence[Panel]]) -> Figure:
+    """Draw rows of clouds; none means that the data is not available."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(1.6 * SHOWN, 1.9), layout="constrained")
-    data = _data(records, figure)
-    if data is not None:
-        for column, (number, points) in enumerate(_extra(records).get("critical", {}).items()):
-            axes = figure.add_subplot(1, SHOWN, 1 + column, projection="3d")
-            cloud = data.x_test[int(number)]
-            _scatter(axes, [(cloud, "0.8"), (cloud[points], "C3")])
-            title = f"{data.classes[data.y_test[int(number)]]}\n{len(points)} of {len(cloud)}"
+    figure = Figure(figsize=(1.6 * SHOWN, 0.2 + 1.7 * max(len(rows), 1)), layout="constrained")
+    if not rows:
+        figure.text(0.5, 0.5, "The clouds are not available: see $DEEPSETS_DATA.", ha="center")
+    for row, panels in enumerate(rows):
+        for column, (title, shown) in enumerate(panels):
+            axes: Any = figure.add_subplot(len(rows), SHOWN, 1 + column + row * SHOWN, projection="3d")
+            for cloud, colour in shown:
+                axes.scatter(*cloud.T, s=1.2, c=colour, linewidths=0, rasterized=True, depthshade=False)
             axes.set_title(title, fontsize=8)
+            axes.set_axis_off()
+            axes.set_box_aspect((1, 1, 1), zoom=1.5)
+            axes.set(xlim=(-0.8, 0.8), ylim=(-0.8, 0.8), zlim=(-0.8, 0.8))
     return figure
 
 
-def _data(records: Sequence[Record], figure: Figure) -> Clouds | None:
-    """The clouds again; where they are not available the figure says so."""
+def _data(records: Sequence[Record]) -> Clouds | None:
     try:
         return clouds(records[0].full, 1000)
     except FileNotFoundError:
-        figure.text(0.5, 0.5, "The clouds are not available: see $DEEPSETS_DATA.", ha="center")
         return None
 
 
 def _extra(records: Sequence[Record]) -> dict[str, Any]:
-    """Of the first part that was looked at."""
+    """Return that of the first part with figures."""
     seen = [part["extra"] for record in records for part in record.parts.values() if part["extra"].get("units")]
     return seen[0] if seen else {}
 
 
-def _scatter(axes: Any, clouds: Iterable[tuple[np.ndarray, str]]) -> None:
-    for cloud, colour in clouds:
-        axes.scatter(*cloud.T, s=1.2, c=colour, linewidths=0, rasterized=True, depthshade=False)
-    axes.set_axis_off()
-    axes.set_box_aspect((1, 1, 1), zoom=1.5)
-    axes.set(xlim=(-0.8, 0.8), ylim=(-0.8, 0.8), zlim=(-0.8, 0.8))
-
-
 def _pack(cloud: np.ndarray) -> str:
-    """Coordinates from −1 to 1 as bytes, as text."""
+    """Return coordinates from −1 to 1 as bytes, as text."""
     return b64encode((cloud * 127).round().astype(np.int8).tobytes()).decode()
 
 

@@ -28,9 +28,7 @@ def published(classes: int, width: int = 256) -> DeepSet:
 
 def pooling_only(classes: int, width: int = 256) -> DeepSet:
     """The same with maps of single points."""
-    layers: list[nn.Module] = []
-    for before in (3, width, width):
-        layers += [nn.Linear(before, width), nn.Tanh()]
+    layers = [layer for before in (3, width, width) for layer in (nn.Linear(before, width), nn.Tanh())]
     return DeepSet(SetSequential(Standardize(), *layers), _rho(width, classes), pool="max")
 
 
@@ -102,17 +100,17 @@ class SetNet(nn.Module):
 
 
 def still(batch: Tensor, done: float) -> Tensor:
-    """As they are; (B, n, 3)."""
+    """Leave clouds as they are."""
     return batch
 
 
 def fading(batch: Tensor, done: float) -> Tensor:
-    """Stretched less and less, as the training goes from 0 to 1: at the end as the votes are; (B, n, 3)."""
+    """Stretch clouds less and less, as the training goes from 0 to 1: at the end as the votes are."""
     return stretched(batch, 1 - 0.6 * done)
 
 
 def stretched(batch: Tensor, strength: float = 0.4) -> Tensor:
-    """Every axis of a cloud scaled by 2/3 to 3/2 and shifted by up to 0.2, at strength 1; (B, n, 3)."""
+    """Scale every axis of a cloud by 2/3 to 3/2 and shift it by up to 0.2, at strength 1; (B, n, 3)."""
 
     def up_to(most: float) -> Tensor:
         return (torch.rand(len(batch), 1, 3) * 2 - 1) * (most * strength)
@@ -129,11 +127,7 @@ def turned(batch: Tensor, done: float = 0.0) -> Tensor:
 
 
 def subset(done: float, most: int) -> int:
-    """How many points a cloud has in training: few at first, more until 95 %, then all; at least 100.
-
-    >>> [subset(done, 1000) for done in (0.1, 0.7, 0.97)], subset(0.1, 100)
-    ([125, 250, 1000], 100)
-    """
+    """Return how many points a cloud has in training: few at first, more until 95 %, then all; at least 100."""
     return min(most, max(100, most // 8 if done < 0.6 else most // 4 if done < 0.95 else most))
 
 
@@ -143,20 +137,12 @@ def whole(done: float, most: int) -> int:
 
 
 def nearly_whole(done: float, most: int) -> int:
-    """For graphs, whose neighbours in a thinned cloud are other ones: a quarter of the points until 80 %, then all.
-
-    >>> nearly_whole(0.5, 1000), nearly_whole(0.9, 1000)
-    (250, 1000)
-    """
+    """For graphs, whose neighbours in a thinned cloud are other ones: a quarter of the points until 80 %, then all."""
     return most // 4 if done < 0.8 else most
 
 
 def any_size(done: float, most: int) -> int:
-    """For a network that is asked about clouds of any size: 100 points or more, by chance, the largest ones late.
-
-    >>> all(100 <= any_size(done, 1000) <= top for done, top in ((0.1, 166), (0.7, 400), (0.95, 1000)))
-    True
-    """
+    """For a network that is asked about clouds of any size: 100 points or more, by chance, the largest ones late."""
     top = most // 6 if done < 0.6 else most * 2 // 5 if done < 0.9 else most
     return min(most, round(100 * (max(top, 100) / 100) ** float(torch.rand(()))))
 
@@ -172,7 +158,8 @@ class Recipe:
     build(classes) gives the network. batch: clouds in a step. smoothing: of labels. moves(batch, done): what happens
     to the clouds at every step. average, optimizer, bfloat16: see `train_by_steps`. sizes(done, points): the points of
     a cloud in training. also: other numbers of points that the same weights are scored with. votes: of stretched
-    copies of a test cloud, whose mean is scored too.
+    copies of a test cloud, whose mean is scored too. Functions for moves and sizes get the share of the training that
+    is over, from 0 to 1.
     """
 
     build: Callable[..., nn.Module]
@@ -199,7 +186,7 @@ def quick(recipe: Recipe) -> Recipe:
 
 
 def train(model: nn.Module, recipe: Recipe, data: Clouds, points: int, trial: Trial) -> None:
-    """Trains the model in place, on so many points of the training clouds."""
+    """Train the model in place, on so many points of the training clouds."""
     x, y = torch.from_numpy(data.x_train), torch.from_numpy(data.y_train)
 
     def make(rows: Tensor, done: float) -> Batch:

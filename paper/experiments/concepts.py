@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ..runner import Record
 
 
-TOPS = {"10": 10, "100": 100, "1k": 1000}
-METRICS = (*(f"recall@{name}" for name in TOPS), "mrr", "median-rank")
+TOPS = (10, 100, 1000)
+METRICS = ("recall@10", "recall@100", "recall@1k", "mrr", "median-rank")
 QUERY = 5
 CURVE = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _BLOCK = 50  # queries that are ranked at once
@@ -43,6 +43,9 @@ class Concepts:
         return [[self.words[i] for i in row] for row in ids]
 
 
+Build = Callable[[Concepts, Trial], BaseExpander]
+
+
 def concepts(part: str) -> Concepts:
     """The topics "lda-1k", "lda-3k" or "lda-5k" with GloVe vectors, or "generated" sets."""
     if part == "generated":
@@ -51,12 +54,7 @@ def concepts(part: str) -> Concepts:
 
 
 def generated(seed: int = 0) -> Concepts:
-    """200 sets of 20 of 1,000 words: those near a random place, and, less likely, words that are frequent everywhere.
-
-    >>> found = generated()
-    >>> found.train.shape, found.test.shape
-    ((160, 20), (20, 20))
-    """
+    """Generate 200 sets of 20 of 1,000 words: those near a random place and, less likely, frequent words."""
     rng = np.random.default_rng(seed)
     meaning, frequent = rng.normal(size=(1000, 8)), rng.exponential(size=1000)
     places = rng.normal(size=(200, 8))
@@ -76,12 +74,13 @@ def ask(expander: BaseExpander, data: Concepts, part: str) -> Outcome:
         rows = data.test[start : start + _BLOCK]
         scores = expander.scores(data.named(rows[:, :QUERY]))
         found += ranks(scores, truths=rows[:, QUERY:], exclude=rows[:, :QUERY])
-    measures = [
-        *(Measure(part, f"recall@{name}", 100 * recall_at(found, k)) for name, k in TOPS.items()),
-        Measure(part, "mrr", mean_reciprocal_rank(found)),
-        Measure(part, "median-rank", median_rank(found)),
-    ]
-    return Outcome(measures, {"recall": [round(100 * recall_at(found, k), 3) for k in CURVE]})
+    return Outcome(measures(part, found), {"recall": [round(100 * recall_at(found, k), 3) for k in CURVE]})
+
+
+def measures(part: str, found: list[np.ndarray]) -> list[Measure]:
+    """Return recall in percent, mean reciprocal rank and median rank, from the ranks of the truths of each query."""
+    values = [*(100 * recall_at(found, k) for k in TOPS), mean_reciprocal_rank(found), median_rank(found)]
+    return [Measure(part, metric, value) for metric, value in zip(METRICS, values, strict=True)]
 
 
 def curves(records: Sequence[Record]) -> Figure:
@@ -98,9 +97,6 @@ def curves(records: Sequence[Record]) -> Figure:
         axes.set(title=part, xscale="log", xlabel="k", ylabel="recall@k, %")
     axes.legend(fontsize="small")
     return figure
-
-
-Build = Callable[[Concepts, Trial], BaseExpander]
 
 
 def _method(build: Build) -> Callable[[Trial, str], Outcome]:

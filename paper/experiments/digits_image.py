@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Literal
 
@@ -39,10 +40,9 @@ def ours(trial: Trial, part: str) -> Outcome:
     readers = []
     for number in range(READERS if trial.full else 1):
         seed = 1000 * trial.seed + number
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            model = sum_model(Reader(side), most=90)
-        _train(model, _surprise, images, digits, replace(trial, folder=trial.folder / f"reader-{number}"), chosen, seed)
+        each = replace(trial, seed=seed, folder=trial.folder / f"reader-{number}")
+        model = each.build(lambda: sum_model(Reader(side), most=90))
+        _train(model, _surprise, images, digits, each, chosen, seed)
         readers.append(model.phi[0].eval())  # type: ignore[index]
     shifts = range(-1, 2) if side == 28 else range(1)
     moves = [(down, right) for down in shifts for right in shifts]
@@ -66,16 +66,13 @@ def published(build: Callable[[nn.Module], nn.Module], epochs: int) -> Callable[
     def run(trial: Trial, part: str) -> Outcome:
         if trial.full:
             chosen = trial.choose(
-                epochs=epochs, rate=3e-3, pool=512, sets=512, amount=0.4, copies=16, optimizer=MuonAdamW
+                epochs=epochs, rate=1e-2, pool=1024, sets=4096, amount=0.4, copies=16, optimizer=MuonAdamW
             )
         else:
             chosen = trial.choose(epochs=40, rate=3e-3, pool=32, sets=64, amount=_amount(False))
         images, digits = _images(trial.full, "train")
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(trial.seed)
-            model = build(
-                nn.Sequential(nn.Flatten(), mlp(images[0].numel(), 300, 100, 30, activation=nn.Tanh), nn.Tanh())
-            )
+        encoder = partial(mlp, images[0].numel(), 300, 100, 30, activation=nn.Tanh)
+        model = trial.build(lambda: build(nn.Sequential(nn.Flatten(), encoder(), nn.Tanh())))
         _train(model, absolute_error, images, digits, trial, chosen, 1000 * trial.seed)
         phi, model.phi = model.phi, nn.Identity()  # it runs once on each test image, in however many sets that is
         model.eval()
@@ -93,9 +90,8 @@ def _train(
 ) -> None:
     """Train a model on sums of the digits (U,) of images (U, H, W), in place.
 
-    At every step the next `pool` images are deformed, and `sets` sets of 1 to 10 of them are drawn; phi runs once for
-    each image, not for each of the sets it is in. With `copies`, a bank of so many deformations of every image is made
-    once, and a step takes its images from the bank. The loss sees the sets and their sums, never a digit.
+    At every step the next `pool` images are deformed, or taken from a bank of `copies` deformations of every image that
+    is made once; `sets` sets of 1 to 10 of them are drawn. The loss sees the sets and their sums, never a digit.
     """
     settings = {"weight_decay": 0.0, "pool": 128, "sets": 256, "copies": 0, "optimizer": None} | vars(chosen)
     bank = _bank(images, chosen.amount, settings["copies"], seed) if settings["copies"] else None
@@ -156,7 +152,7 @@ def _test(trial: Trial, encode: Callable[[Tensor], Tensor], answer: Callable[[in
 
 
 def _images(full: bool, part: Literal["train", "test"]) -> tuple[Tensor, Tensor]:
-    return mnist(part) if full else small_images(part)
+    return (mnist if full else small_images)(part)
 
 
 def _amount(full: bool) -> float:

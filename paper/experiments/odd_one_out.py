@@ -90,12 +90,11 @@ def method(
     With `small_first`, faces have 32 pixels for 60 % of the steps, which cost less than half.
     """
     loss = softmax_loss if odd == ONE else sigmoid_loss
+    full = {"epochs": epochs, "rate": rate, "sets": sets, "average": average}
+    quick = {"epochs": 10, "rate": 5e-3, "sets": 64, "average": 0.9}
 
     def run(trial: Trial, part: str) -> Outcome:
-        if trial.full:
-            chosen = trial.choose(epochs=epochs, rate=rate, sets=sets, weight_decay=weight_decay, average=average)
-        else:
-            chosen = trial.choose(epochs=10, rate=5e-3, sets=64, weight_decay=weight_decay, average=0.9)
+        chosen = trial.choose(**(full if trial.full else quick), weight_decay=weight_decay)
         data = images(trial.full, "train")
         side = data.images.shape[-1]
         model = trial.build(lambda: build(side))
@@ -164,17 +163,17 @@ def _code(encoder: nn.Module, images: Tensor) -> Tensor:
     return encoder(images) if images.shape[1] == 1 else (encoder(images) + encoder(images.flip(3))) / 2
 
 
-METHOD = "Ours"
-
-
 def figure(records: Sequence[Record]) -> Figure:
     """Draw the first test sets. A record holds numbers of images, never faces: these are read again."""
     from matplotlib.figure import Figure
 
     drawing = Figure(figsize=(9, 3.2), layout="constrained")
-    chosen = [record for record in records if record.method == METHOD] or list(records)
-    shown = next(iter(chosen[0].parts.values()))["extra"]
-    pictures = _pictures(chosen[0].full)
+    chosen = next((record for record in records if record.method == "Ours"), records[0])
+    shown = next(iter(chosen.parts.values()))["extra"]
+    try:
+        pictures = images(chosen.full, "test").images.permute(0, 2, 3, 1)
+    except FileNotFoundError:
+        pictures = None
     rows = drawing.subplots(len(shown["images"]), len(shown["images"][0]), squeeze=False)
     for row, (numbers, odd, bars, shared) in enumerate(
         zip(shown["images"], shown["odd"], shown["probability"], shown["shared"], strict=True)
@@ -191,14 +190,6 @@ def figure(records: Sequence[Record]) -> Figure:
                 side.set(color="C3" if place == odd else "0.8", linewidth=2 if place == odd else 0.5)
         rows[row, -1].text(1.15, 0.4, shared.replace(", ", "\n"), fontsize=6, va="center")
     return drawing
-
-
-def _pictures(full: bool):  # type: ignore[no-untyped-def]  # (U, H, W[, 3]), or None where the images are not available
-    try:
-        found = images(full, "test").images
-    except FileNotFoundError:
-        return None
-    return (found[:, 0] if found.shape[1] == 1 else found.permute(0, 2, 3, 1)).numpy()
 
 
 def _at_chance(scores: Scores) -> Verdict:

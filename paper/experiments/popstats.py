@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -34,59 +34,51 @@ COLOURS = LEARNED | {"Gaussian plug-in": "tab:green", "Bayes": "0.4"}
 
 def found_against_true(records: Sequence[Record]) -> Figure:
     """Draw one panel per task: answers of the first seed for 200 test sets, at N = 1024 (quick form: the largest N)."""
-    figure, panels = _panels(records)
-    for record in records:
-        if record.method not in LEARNED or record.seed != records[0].seed:
-            continue
-        for task, _, part in _parts(record):
-            if "y" in part["extra"]:
-                points = part["extra"]["y"], part["extra"]["found"]
-                panels[task].plot(*points, ".", ms=3, alpha=0.6, color=COLOURS[record.method], label=record.method)
-    for task, panel in panels.items():
-        true = [y for line in panel.lines for y in (min(line.get_xdata()), max(line.get_xdata()))] or [0, 1]
-        panel.plot([min(true), max(true)], [min(true), max(true)], color="0.5", lw=0.8)
-        panel.set(title=task, xlabel="true", ylabel="found")
-    _legend(panels)
-    return figure
+
+    def draw(panel: Any, parts: list[tuple[Record, int, dict[str, Any]]]) -> None:
+        for record, _, part in parts:
+            if record.method in LEARNED and record.seed == records[0].seed and "y" in part["extra"]:
+                y, found = part["extra"]["y"], part["extra"]["found"]
+                panel.plot(y, found, ".", ms=3, alpha=0.6, color=COLOURS[record.method], label=record.method)
+        if panel.lines:
+            panel.axline((y[0], y[0]), slope=1, color="0.5", lw=0.8)
+        panel.set(xlabel="true", ylabel="found")
+
+    return _figure(records, draw)
 
 
 def error_against_sets(records: Sequence[Record]) -> Figure:
     """Draw one panel per task, both axes logarithmic: the mean over seeds for every N."""
-    figure, panels = _panels(records)
-    found: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for record in records:
-        for task, n, part in _parts(record):
-            for measure in part["measures"]:
-                found[task, record.method][n].append(measure["value"])
-    for (task, method), errors in found.items():
-        sizes = sorted(errors)
-        style = "o-" if method in LEARNED else "--"
-        mean = [np.mean(errors[n]) for n in sizes]
-        panels[task].loglog(sizes, mean, style, ms=3.5, color=COLOURS.get(method), label=method, base=2)
-    for task, panel in panels.items():
-        panel.set(title=task, xlabel="sets N", ylabel="mean squared error", yscale="log")
-    _legend(panels)
-    return figure
+
+    def draw(panel: Any, parts: list[tuple[Record, int, dict[str, Any]]]) -> None:
+        found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for record, n, part in parts:
+            found[record.method][n] += [measure["value"] for measure in part["measures"]]
+        for method, errors in found.items():
+            points = sorted((n, np.mean(values)) for n, values in errors.items() if values)
+            style = "o-" if method in LEARNED else "--"
+            panel.plot(*zip(*points, strict=True), style, ms=3.5, color=COLOURS.get(method), label=method)
+        panel.set(xlabel="sets N", ylabel="mean squared error", yscale="log")
+        panel.set_xscale("log", base=2)
+
+    return _figure(records, draw)
 
 
-def _parts(record: Record) -> Iterator[tuple[str, int, dict]]:
-    for name, part in record.parts.items():
-        task, n = name.split(" N=")
-        yield task, int(n), part
-
-
-def _panels(records: Sequence[Record]) -> tuple[Figure, dict]:
+def _figure(records: Sequence[Record], draw: Callable[[Any, list[tuple[Record, int, dict[str, Any]]]], None]) -> Figure:
+    """Draw one panel per task from the records, numbers of sets N and parts of that task."""
     from matplotlib.figure import Figure
 
-    tasks = list(dict.fromkeys(task for record in records for task, _, _ in _parts(record)))
-    figure = Figure(figsize=(2.6 * max(len(tasks), 1), 2.8), layout="constrained")
-    axes = figure.subplots(1, max(len(tasks), 1), squeeze=False)[0]
-    return figure, dict(zip(tasks, axes, strict=False))
-
-
-def _legend(panels: dict) -> None:
-    if panels:
-        next(iter(panels.values())).legend(fontsize="x-small")
+    tasks: dict[str, list[tuple[Record, int, dict[str, Any]]]] = defaultdict(list)
+    for record in records:
+        for name, part in record.parts.items():
+            task, n = name.split(" N=")
+            tasks[task].append((record, int(n), part))
+    figure = Figure(figsize=(2.6 * len(tasks), 2.8), layout="constrained")
+    for panel, (task, parts) in zip(figure.subplots(1, len(tasks), squeeze=False)[0], tasks.items(), strict=True):
+        draw(panel, parts)
+        panel.set_title(task)
+    figure.axes[0].legend(fontsize="x-small")
+    return figure
 
 
 STEPS = {2**10: 2500, 2**12: 3500, 2**7: 800, 2**8: 1000, 2**9: 1500, 2**11: 3000, 2**14: 6000}  # N: steps
@@ -106,7 +98,8 @@ def method(answer: Answer, *, learns: bool = True) -> Callable[[Trial, str], Out
         task, count = cast(Task, name), int(n)
         if learns and count > ALL_SEEDS and trial.seed > 0:
             return Outcome([])
-        sets, y = population(task, TEST_SETS[trial.full], 2000 + trial.seed, task_seed=_task_seed(trial))
+        task_seed = int(trial.given.get("task_seed", 1))
+        sets, y = population(task, TEST_SETS[trial.full], 2000 + trial.seed, task_seed=task_seed)
         found = answer(trial, task, count, sets)
         if found is None:
             return Outcome([])
@@ -119,13 +112,8 @@ def method(answer: Answer, *, learns: bool = True) -> Callable[[Trial, str], Out
 
 
 def examples(trial: Trial, task: Task, count: int) -> tuple[Sets, Tensor]:
-    """Return the sets to learn from, the same for every method."""
-    return population(task, count, 1000 + trial.seed, task_seed=_task_seed(trial))
-
-
-def _task_seed(trial: Trial) -> int:
-    """Return the seed of what is fixed in a task, Σ or v: `--set task_seed=2` draws another one."""
-    return int(trial.given.get("task_seed", 1))
+    """Return the sets to learn from, the same for every method; `--set task_seed=2` draws another Σ or v."""
+    return population(task, count, 1000 + trial.seed, task_seed=trial.settings["task_seed"])
 
 
 def loss(model: tnn.Module, batch: Batch) -> tuple[Tensor, int]:
@@ -182,8 +170,8 @@ def gaussian(trial: Trial, task: Task, count: int, asked: Sets) -> tuple[Tensor,
 
 def bayes(trial: Trial, task: Task, count: int, asked: Sets) -> tuple[Tensor, dict[str, Any]] | None:
     """Return the posterior mean: learns nothing, knows the task."""
-    trial.choose(task_seed=1)
-    return None if task == "random-d32" else (posterior_mean(task, asked, task_seed=_task_seed(trial)), {})
+    task_seed = trial.choose(task_seed=1).task_seed
+    return None if task == "random-d32" else (posterior_mean(task, asked, task_seed=task_seed), {})
 
 
 def parts(full: bool) -> list[str]:

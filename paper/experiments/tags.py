@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from deepsets.expand import NearestVectors
-from deepsets.expand.metrics import mean_reciprocal_rank, median_rank, ranks, recall_at
+from deepsets.expand.metrics import ranks
 
 from ..baselines.tagging import JEC, MBRM, FastTag, LeastSquares, Tagger, choose, tag_scores, top_tags
 from ..datasets.tagging import FILES, Problem, available, problem
 from ..experiment import Experiment, Measure, Outcome, Trial
 from ..report.scoreboard import Claim, Headline, beats
 from ..runner import Record
-from .concepts import METRICS, TOPS
+from .concepts import METRICS, measures
 from .tags_networks import TagHeads, TagNetwork, fit_network, network_scores
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 METHODS = ("FastTag", "Deep Sets", "Deep Sets, smooth loss", "Ours")
+TAG_METRICS = ("precision", "recall", "f1", "n+")
 BASELINES = ["Least Sq.", "MBRM", "JEC", "FastTag"]
 DEEP_SETS = ("Deep Sets", "Deep Sets, smooth loss")
 CAPTIONS = [(part, metric) for part in ("coco-tag", "flickr8k") for metric in METRICS]
@@ -32,36 +33,29 @@ def figure(records: Sequence[Record], kind: str) -> Figure:
     """A page of text. kind: "tagged" (five tags from the image) or "retrieved" (from some tags, and the image)."""
     from matplotlib.figure import Figure
 
-    columns = {r.method: page for r in reversed(records) if r.method in METHODS for page in _pages(r, kind)}
+    columns = {
+        record.method: part["extra"][kind]
+        for record in reversed(records)
+        for part in record.parts.values()
+        if kind in part["extra"]
+    }
     methods = [method for method in METHODS if method in columns]
     drawing = Figure(figsize=(4 * (1 + len(methods)), 6), layout="constrained")
     axes = drawing.subplots()
     axes.axis("off")
     if methods:
-        images = columns[methods[0]]
-        given = [
-            f"{_lines(i['query'])}\n→ {_lines(_others(i))}" if kind == "retrieved" else _lines(i["true"])
-            for i in images
-        ]
-        cells = [[true, *(_lines(_marked(columns[m][row])) for m in methods)] for row, true in enumerate(given)]
+        cells = []
+        for images in zip(*(columns[method] for method in methods), strict=True):
+            true, given = images[0]["true"], images[0]["query"] if kind == "retrieved" else []
+            others = _lines([tag for tag in true if tag not in given])
+            found = ([tag if tag in true else f"{tag}*" for tag in image["found"]] for image in images)
+            cells.append([f"{_lines(given)}\n→ {others}" if given else others, *map(_lines, found)])
         head = ["given → true" if kind == "retrieved" else "true", *(f"{m} (* not among the true)" for m in methods)]
         table = axes.table(cells, colLabels=head, cellLoc="left", loc="center")
         table.auto_set_font_size(False)
         table.set_fontsize(7)
         table.scale(1, 4 if kind == "retrieved" else 2)
     return drawing
-
-
-def _pages(record: Record, kind: str) -> list[list[dict[str, list[str]]]]:
-    return [part["extra"][kind] for part in record.parts.values() if kind in part["extra"]]
-
-
-def _others(image: dict[str, list[str]]) -> list[str]:
-    return [tag for tag in image["true"] if tag not in image["query"]]
-
-
-def _marked(image: dict[str, list[str]]) -> list[str]:
-    return [tag if tag in image["true"] else f"{tag}*" for tag in image["found"]]
 
 
 def _lines(tags: Sequence[str], width: int = 5) -> str:
@@ -112,19 +106,13 @@ class Learned(NamedTuple):
 # Those of tagging were tried on a ninth of the training images of Corel5K, those of retrieval follow from them.
 _COMMON = dict(members=1, drop=0.5, candidates=64, learning_rate=3e-3)
 HINGE = Learned(
-    TagNetwork,
-    tagging=dict(**_COMMON, alone=0.8, epochs=30, margin=1.0),
-    retrieval=dict(**_COMMON, alone=0.0, epochs=12, margin=1.0),
+    TagNetwork, dict(**_COMMON, alone=0.8, epochs=30, margin=1.0), dict(**_COMMON, alone=0.0, epochs=12, margin=1.0)
 )
-SMOOTH = Learned(
-    TagNetwork,
-    tagging=dict(**_COMMON, alone=0.8, epochs=30, balance=0.5),
-    retrieval=dict(**_COMMON, alone=0.0, epochs=12),
-)
+SMOOTH = Learned(TagNetwork, dict(**_COMMON, alone=0.8, epochs=30, balance=0.5), dict(**_COMMON, alone=0.0, epochs=12))
 HEADS = Learned(
     TagHeads,
-    tagging=dict(members=3, balance=0.75, epochs=20),
-    retrieval=dict(members=3, alone=0.0, candidates=10_000, epochs=10),
+    dict(members=3, balance=0.75, epochs=20),
+    dict(members=3, alone=0.0, candidates=10_000, epochs=10),
 )
 
 
@@ -132,65 +120,47 @@ def _learned(row: Learned, *, blind: bool = False) -> Callable[[Trial, str], Out
     def run(trial: Trial, part: str) -> Outcome:
         data, outcome = problem(part), Outcome([], {})
         z_train, z_test = (None, None) if blind else (data.z_train, data.z_test)
+
+        def scores(task: Literal["tagging", "retrieval"], queries: list[np.ndarray]) -> np.ndarray:
+            """Return the mean score of the networks."""
+            quick = {} if trial.full else {"epochs": 20, "members": 1}
+            options = vars(trial.choose(**{**getattr(row, task), **quick}))
+            members, found = options.pop("members"), []
+            for member in range(members):
+                network = fit_network(
+                    row.kind, data.train, z_train, len(data.names),
+                    vectors=data.vectors if task == "retrieval" else None,
+                    seed=trial.seed * members + member, checkpoint_dir=trial.folder / f"{task}-{member}",
+                    progress=trial.progress, **options,
+                )  # fmt: skip
+                found.append(network_scores(network, queries, z_test))
+            return np.mean(found, axis=0)
+
         if data.tagging and not blind:
-            nothing = [np.zeros(0, np.int64)] * len(data.test)
-            outcome = tagging(part, data, _scores(row, data, trial, "tagging", z_train, z_test, nothing))
+            outcome = tagging(part, data, scores("tagging", [np.zeros(0, np.int64)] * len(data.test)))
         if data.retrieval:
-            found = retrieval(part, data, _scores(row, data, trial, "retrieval", z_train, z_test, data.asked))
+            found = retrieval(part, data, scores("retrieval", data.asked))
             outcome = Outcome(outcome.measures + found.measures, outcome.extra | found.extra)
         return outcome
 
     return run
 
 
-def _scores(
-    row: Learned,
-    data: Problem,
-    trial: Trial,
-    task: Literal["tagging", "retrieval"],
-    z_train: np.ndarray | None,
-    z_test: np.ndarray | None,
-    queries: list[np.ndarray],
-) -> np.ndarray:
-    """Return the mean score of the networks."""
-    quick = {} if trial.full else {"epochs": 20, "members": 1}
-    options = vars(trial.choose(**{**getattr(row, task), **quick}))
-    members = options.pop("members")
-    found = [
-        network_scores(
-            fit_network(
-                row.kind, data.train, z_train, len(data.names),
-                vectors=data.vectors if task == "retrieval" else None,
-                seed=trial.seed * members + member, checkpoint_dir=trial.folder / f"{task}-{member}",
-                progress=trial.progress, **options,
-            ),
-            queries, z_test,
-        )
-        for member in range(members)
-    ]  # fmt: skip
-    return np.mean(found, axis=0)
-
-
 def tagging(part: str, data: Problem, scores: np.ndarray) -> Outcome:
     """Five tags an image: precision, recall and F1 over tags, N+; with true and given tags of some images."""
-    found = tag_scores(scores, data.matrix(data.test))
-    shares = {"precision": found.precision, "recall": found.recall, "f1": found.f1}
-    measures = [Measure(part, name, 100 * float(share)) for name, share in shares.items()]
-    measures.append(Measure(part, "n+", float(found.n_plus)))
-    best = top_tags(scores[:SHOWN])
-    return Outcome(measures, {"tagged": [_shown(data, i, best[i]) for i in range(len(best))]})
+    *shares, n_plus = tag_scores(scores, data.matrix(data.test))
+    values = [*(100 * float(share) for share in shares), float(n_plus)]
+    shown = [_shown(data, i, best) for i, best in enumerate(top_tags(scores[:SHOWN]))]
+    return Outcome([Measure(part, name, v) for name, v in zip(TAG_METRICS, values, strict=True)], {"tagged": shown})
 
 
 def retrieval(part: str, data: Problem, scores: np.ndarray) -> Outcome:
     """Some tags are given, the others are looked for among all that were not given."""
-    found = ranks(scores, data.wanted, data.asked)
-    measures = [Measure(part, f"recall@{name}", 100 * recall_at(found, k)) for name, k in TOPS.items()]
-    measures += [Measure(part, "mrr", mean_reciprocal_rank(found)), Measure(part, "median-rank", median_rank(found))]
     best = scores[:SHOWN].astype(float)
     for row, given in zip(best, data.asked, strict=False):
         row[given] = -np.inf
     shown = [_shown(data, i, row) for i, row in enumerate(top_tags(best, 10))]
-    return Outcome(measures, {"retrieved": shown})
+    return Outcome(measures(part, ranks(scores, data.wanted, data.asked)), {"retrieved": shown})
 
 
 def _shown(data: Problem, image: int, best: np.ndarray) -> dict[str, list[str]]:
@@ -210,17 +180,15 @@ def _published() -> dict[tuple[str, str, str], float]:
     }
     found: dict[tuple[str, str, str], float] = {}
     for method, both in table.items():
-        for data, (p, r, f1, n) in zip(("espgame", "iaprtc12"), both, strict=True):
-            found |= {(method, data, "precision"): p, (method, data, "recall"): r, (method, data, "f1"): f1}
-            found[method, data, "n+"] = n
+        for data, values in zip(("espgame", "iaprtc12"), both, strict=True):
+            found |= {(method, data, metric): v for metric, v in zip(TAG_METRICS, values, strict=True)}
     coco = {
         "w2v NN (blind)": (5.6, 20.0, 54.2, 0.021, 823),
         "Deep Sets (blind)": (9.0, 39.2, 71.3, 0.044, 310),
         "Deep Sets": (31.4, 73.4, 95.3, 0.131, 28),
     }
-    for method, values in coco.items():
-        for metric, value in zip(METRICS, values, strict=True):
-            found[method, "coco-tag", metric] = value
+    for method, row in coco.items():
+        found |= {(method, "coco-tag", metric): value for metric, value in zip(METRICS, row, strict=True)}
     return found
 
 

@@ -18,32 +18,13 @@ from .examples import (
     second_largest,
     second_largest_as_printed,
     triple_product,
-)
+)  # fmt: skip
 from .exponential_family import ExponentialFamily, beta_bernoulli, gamma_poisson, normal
 from .power_sums import as_power_sums, from_power_sums, power_sums
 
 __all__ = [
-    "Example",
-    "ExponentialFamily",
-    "Projection",
-    "approximate",
-    "as_power_sums",
-    "as_sum",
-    "as_weighted_sum",
-    "beta_bernoulli",
-    "decode",
-    "encode",
-    "from_power_sums",
-    "gamma_poisson",
-    "is_equivariant",
-    "largest",
-    "mean",
-    "monomial_sums",
-    "normal",
-    "pair_product",
-    "power_sums",
-    "project_equivariant",
-    "second_largest",
-    "second_largest_as_printed",
-    "triple_product",
-]
+    "Example", "ExponentialFamily", "Projection", "approximate", "as_power_sums", "as_sum", "as_weighted_sum",
+    "beta_bernoulli", "decode", "encode", "from_power_sums", "gamma_poisson", "is_equivariant", "largest", "mean",
+    "monomial_sums", "normal", "pair_product", "power_sums", "project_equivariant", "second_largest",
+    "second_largest_as_printed", "triple_product",
+]  # fmt: skip

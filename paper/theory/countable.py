@@ -22,11 +22,7 @@ def encode(numbers: Iterable[int]) -> Fraction:
     Fraction(0, 1)
 
     In base 4 the code reads 0.d₁d₂d₃…, where dᵢ says how often i occurs. Base 2 would do for sets; base 4, the
-    paper's choice, has room for three copies. So the multisets with at most three copies of each number are, one to
-    one, the fractions of [0, 1) whose denominator is a power of two.
-
-    The code is an exact `Fraction`, as long as the largest number says: 2 bits for each. A float64 has 53 bits, and
-    so holds 26 digits in base 4: `4.0**-1 + 4.0**-28 == 4.0**-1`.
+    paper's choice, has room for three copies. The code is an exact `Fraction`: a float64 holds only 26 digits.
     """
     counts = Counter(numbers)
     for number, count in counts.items():
@@ -83,9 +79,7 @@ def as_sum(
     'apple and pear'
 
     phi does not depend on f: it is $4^{-c(x)}$, where c is the place of x in the universe. rho decodes the sum and asks
-    f, which gets the elements as a tuple, in the order of the universe, each as often as it occurs: so whatever f is,
-    rho ∘ sum is invariant. No more than 3 copies of an element: rho sees only the sum, and cannot tell 4 copies of an
-    element from 1 copy of the element before it.
+    f, which gets the elements as a tuple, in the order of the universe, each up to three times.
     """
     elements = list(universe)
     places: dict[Element, int] = {}
@@ -115,24 +109,9 @@ def as_weighted_sum(
 
     On continuous functions the theorem is not constructive in a useful sense; on the grid `universe`^size it is: φ
     numbers the elements, $λ_m = k^m$, and the sum, read in base k, is the tuple. The weights λ tell the coordinates
-    apart. Where f is invariant they can be dropped: with counts in place of places this is `as_sum`.
+    apart. Where f is invariant they can be dropped: with counts in place of places this is `as_sum`. Here f takes
+    tuples of `size` elements of the universe of k. Returned are φ, the list of λ, and ρ.
 
-    Parameters
-    ----------
-    f : callable
-        Any function of tuples of `size` elements.
-    universe : iterable
-        The k possible elements.
-    size : int
-        Length M of the tuples.
-
-    Returns
-    -------
-    tuple
-        φ, the list of λ, and ρ.
-
-    Examples
-    --------
     >>> phi, weights, rho = as_weighted_sum("".join, "abc", size=3)
     >>> weights, rho(sum(w * phi(x) for w, x in zip(weights, "cab")))
     ([1, 3, 9], 'cab')

@@ -158,10 +158,8 @@ def from_power_sums(z: Tensor) -> Tensor:
 
     Shapes: (…, M + 1) → (…, M), float64, without gradient. All sets of a batch have one size, M.
 
-    The answer has the power sums z up to rounding. How near it is to the elements depends on how much of them is left
-    in z. Rounding z to float64 moves well separated elements a little, and k equal elements by about $eps^{1/k}$;
-    nothing can bring that back (docs/theory.md has a table). For uniform numbers no error is over about twice what the
-    rounding of z alone makes, to first order.
+    The answer has the power sums z up to rounding. Rounding z to float64 moves well separated elements a little, and k
+    equal elements by about $eps^{1/k}$; nothing can bring that back (docs/theory.md has a table).
 
     A ValueError names the first row that is not the power sums of M real numbers: an $E_0$ that is not M, nan, or sums
     that no real set comes near, which means that the polynomial with these power sums has complex roots.
@@ -212,8 +210,7 @@ def as_power_sums(
     an f that maps (…, M) → (…). f gets float64 elements in ascending order: whatever f is, rho ∘ sum is invariant.
 
     k equal elements come back with errors of about $eps^{1/k}$ (see `from_power_sums`), and so does their maximum. A
-    smooth f does not notice, because the errors cancel in all power sums: for sets of 10 made of two values, the
-    maximum is wrong by 2e-4 at worst and the variance by 4e-11 (1000 sets).
+    smooth f does not notice, because the errors cancel in all power sums.
     """
 
     def phi(x: Tensor) -> Tensor:

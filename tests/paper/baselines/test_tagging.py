@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from paper.baselines.tagging import JEC, MBRM, FastTag, LeastSquares, Scaling, choose
+from paper.baselines.tagging import JEC, MBRM, FastTag, LeastSquares, Scaling
 
 ALL = [LeastSquares(), MBRM(), JEC(), FastTag()]
 
@@ -66,23 +66,13 @@ def test_jec_takes_the_nearest_image_first_and_then_what_stands_beside_its_tags(
     assert order[:2].tolist() == [0, 1]  # 0 from the nearest; 1 from a neighbour, beside 0; 2 was never beside 0
 
 
-def test_jec_weighs_blocks_of_features_alike():
-    x = np.array([[0.0, 0.0], [1.0, 5.0], [0.0, 1000.0]])
-    y = np.eye(3, dtype=int)
-    query = np.array([[0.9, 0.0]])
-    assert JEC(1, blocks=[1, 1]).fit(x, y).scores(query).argmax() == 1  # 0.1 + 0.005 of the longest distances
-    assert JEC(1).fit(x, y).scores(query).argmax() == 0  # 0.9 against 5.1: the large numbers decide
-    with pytest.raises(ValueError, match=r"blocks \[1, 2\] add up to 3, features have 2"):
-        JEC(blocks=[1, 2]).fit(x, y)
-
-
 def test_fasttag_knows_the_expectation_over_lost_tags():
     x, y = images(30)
     tagger = FastTag(corruption=0.4, agreement=1e9, penalty=0.1, steps=1).fit(x, y)
     rng = np.random.default_rng(0)
     lost = np.concatenate([y * (rng.random(y.shape) > 0.4) for _ in range(4000)])
     drawn = np.linalg.lstsq(lost, np.tile(y, (4000, 1)), rcond=None)[0]
-    np.testing.assert_allclose(tagger.completions[0], drawn, atol=0.02)
+    np.testing.assert_allclose(tagger.completion, drawn, atol=0.02)
 
 
 def test_fasttag_ends_where_its_objective_is_least():
@@ -107,11 +97,6 @@ def test_without_losses_fasttag_is_least_squares():
     x, y = images()
     tagger = FastTag(corruption=0.0, agreement=1e9, penalty=0.3).fit(x, y)
     np.testing.assert_allclose(tagger.scores(x), LeastSquares(0.3).fit(x, y).scores(x), atol=1e-5)
-
-
-def test_choosing_needs_candidates():
-    with pytest.raises(ValueError, match="no candidates"):
-        choose([], *images())
 
 
 def test_balanced_scores_are_those_of_least_squares_in_units_of_each_tag():

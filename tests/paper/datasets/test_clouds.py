@@ -51,22 +51,6 @@ def test_a_mesh_may_be_a_ply_file(tmp_path):
     assert modelnet40.load(tmp_path, points=50).x_test.shape == (1, 50, 3)
 
 
-def test_the_published_hdf5_files(tmp_path):
-    h5py = pytest.importorskip("h5py")
-    folder = tmp_path / modelnet40.SAMPLED
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    for part in ("train", "test"):
-        names = [f"ply_data_{part}{i}.h5" for i in range(2)]
-        (folder / f"{part}_files.txt").write_text("".join(f"data/{modelnet40.SAMPLED}/{name}\n" for name in names))
-        for i, name in enumerate(names):
-            with h5py.File(folder / name, "w") as file:
-                file["data"], file["label"] = rng.normal(size=(3, 2048, 3)), np.full((3, 1), i, dtype=np.uint8)
-    (folder / "shape_names.txt").write_text("bed\ncone\n")
-    clouds = modelnet40.load(tmp_path, points=1500)
-    assert clouds.x_test.shape == (6, 1500, 3) and clouds.y_train.tolist() == [0, 0, 0, 1, 1, 1]
-
-
 def test_clouds_of_a_size_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no clouds of 5000 points in .*: expected .* or the meshes"):
         modelnet40.load(tmp_path, points=5000)

@@ -48,15 +48,6 @@ def test_binary_matrices_come_back(tmp_path, ending, head, value):
     assert found.dtype == np.dtype(value) and found.tolist() == matrix.tolist()
 
 
-@pytest.mark.parametrize("text", ["1 0 2.5\n0 1 -3\n", "1,0,2.5\n0,1,-3\n"])
-def test_text_matrices_come_back(tmp_path, text):
-    (tmp_path / "a.txt").write_text(text)
-    with gzip.open(tmp_path / "a.txt.gz", "wt") as file:
-        file.write(text)
-    for name in ("a.txt", "a.txt.gz"):
-        assert read_matrix(tmp_path / name).tolist() == [[1, 0, 2.5], [0, 1, -3]]
-
-
 def test_broken_matrices_are_refused(tmp_path):
     path = tmp_path / "some.hvecs"
     write_rows(path, [[1, 2, 3]], "<u2", "<u2")
@@ -69,9 +60,6 @@ def test_broken_matrices_are_refused(tmp_path):
     path.write_bytes(b"")
     with pytest.raises(ValueError, match="is empty"):
         read_matrix(path)
-    (tmp_path / "a.txt").write_text("dog cat\n")
-    with pytest.raises(ValueError, match="not a matrix of numbers"):
-        read_matrix(tmp_path / "a.txt")
 
 
 def write_espgame(folder, names="car sky tree"):

@@ -120,6 +120,9 @@ def test_a_step_sees_100_points_or_more_and_never_more_than_there_are(done, most
     sizes = [rule(done, most) for rule in (subset, any_size)]
     assert all(100 <= size <= most for size in sizes)
     assert nearly_whole(done, most) in (most // 4, most)
+    assert [subset(share, 1000) for share in (0.1, 0.7, 0.97)] == [125, 250, 1000] and subset(0.1, 100) == 100
+    assert [nearly_whole(share, 1000) for share in (0.5, 0.9)] == [250, 1000]
+    assert all(100 <= any_size(share, 1000) <= top for share, top in ((0.1, 166), (0.7, 400), (0.95, 1000)))
 
 
 @pytest.mark.slow
