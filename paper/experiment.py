@@ -40,13 +40,8 @@ class Trial:
         Folder of this run alone, for checkpoints; it is removed when the part is done.
     progress : bool, default=False
         Whether to show a progress bar.
-    given : mapping, default={}
-        Settings given by the user (`--set key=value`), which replace the method's own.
-
-    Attributes
-    ----------
-    settings : dict
-        Every setting that the method read with `choose`, for the record.
+    given, settings : mapping
+        Settings given by the user (`--set key=value`), and all that the method read with `choose`, for the record.
 
     """
 
@@ -150,7 +145,7 @@ class Experiment:
         """List what differs from the paper's protocol: the items below that heading."""
         return [" ".join(item.split()) for item in re.split(r"^- ", self._protocol(full)[1], flags=re.M)[1:]]
 
-    def _protocol(self, full: bool) -> list[str]:
+    def _protocol(self, full: bool) -> tuple[str, str]:
         name, found = "Full" if full else "Quick", _prose(NOTES / f"{self.name}.md")[1:]
         return dict(zip(found[::3], zip(found[1::3], found[2::3], strict=True), strict=True))[name]
 

@@ -76,21 +76,20 @@ def train_by_steps(
 ) -> None:
     """Train a model in place on what `make` makes of the next `pool` of `count` rows at every step.
 
+    The rate rises over a tenth of the training and falls as a cosine to 0. Gradients are clipped to a norm of 1.
+
     Parameters
     ----------
-    model, loss, make, count, epochs, pool, settings
+    model, loss, make, count, epochs, pool, settings, seed, folder, progress
         See `StepData` and `deepsets.train.train`.
     rate, weight_decay : float
-        Learning rate and weight decay: matrices and kernels decay, biases and scales do not. The rate rises over a
-        tenth of the training and falls as a cosine to 0.
+        Learning rate and weight decay: matrices and kernels decay, biases and scales do not.
     optimizer : callable, optional
         ``optimizer(groups, rate)`` returns a torch optimizer; AdamW by default.
     average : float
         Share of the moving average of the weights that is kept at each step; 0 keeps the last weights.
     bfloat16 : bool
         Compute matrix products and convolutions in bfloat16, where the system supports it.
-    seed, folder, progress
-        Seed, folder of the checkpoint, and whether to show a progress bar.
     """
 
     def clip(optimizer: torch.optim.Optimizer, *_: Any) -> None:

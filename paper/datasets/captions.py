@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-import numpy as np
-from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 NUMBERS = frozenset(
@@ -38,15 +36,6 @@ def vocabulary(images: Iterable[set[str]], minimum: int) -> list[str]:
     """
     counts = Counter(word for image in images for word in image)
     return sorted((w for w, n in counts.items() if n >= minimum), key=lambda w: (-counts[w], w))
-
-
-def tag_matrix(images: Sequence[set[str]], names: Sequence[str]) -> csr_array:
-    """Return the (n, t) matrix of 0 and 1; words that are not in `names` are left out."""
-    place = {name: i for i, name in enumerate(names)}
-    rows = [sorted(place[word] for word in image if word in place) for image in images]
-    ends = np.cumsum([0, *map(len, rows)])
-    columns = np.concatenate([np.array(row, dtype=np.int64) for row in rows]) if rows else np.zeros(0, np.int64)
-    return csr_array((np.ones(ends[-1], np.uint8), columns, ends), shape=(len(rows), len(names)))
 
 
 _ENDINGS = (("ies", "y"), ("es", ""), ("s", ""), ("ied", "y"), ("ing", ""), ("ing", "e"), ("ed", ""), ("ed", "e"))

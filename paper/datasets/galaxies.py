@@ -83,11 +83,7 @@ class _Table:
 
 
 def generate(clusters: int = 26_111, seed: int = 0) -> Galaxies:
-    """A catalogue of redMaPPer's size and kind: 20 to 300 members a cluster, 17 features, a spectrum for some.
-
-    >>> made = generate(clusters=10)
-    >>> made.features.shape[1], len(np.unique(made.cluster))
-    (17, 10)
+    """Generate a catalogue of redMaPPer's size and kind: 20 to 300 members a cluster, 17 features, some spectra.
 
     Each cluster has a red-shift in .08-.55 and a richness from a steep power law. Red members follow a red sequence:
     colours are smooth functions of the red-shift, tilted with magnitude, with an intrinsic spread of about .05; a
@@ -125,15 +121,8 @@ def generate(clusters: int = 26_111, seed: int = 0) -> Galaxies:
 def _sequence(z: np.ndarray) -> np.ndarray:
     """(n, 4) u-g, g-r, r-i, i-z of an old galaxy: the 4000 A break moves from g into r near z = .35."""
     break_ = 1 / (1 + np.exp(-(z - 0.36) / 0.035))
-    return np.stack(
-        [
-            1.75 + 0.6 * z - 0.5 * break_,
-            0.62 + 3.3 * z - 1.15 * break_ * (z - 0.25),
-            0.34 + 0.55 * z + 0.75 * break_ * (z - 0.30) / 0.2,
-            0.22 + 0.45 * z,
-        ],
-        axis=1,
-    )
+    blue = [1.75 + 0.6 * z - 0.5 * break_, 0.62 + 3.3 * z - 1.15 * break_ * (z - 0.25)]
+    return np.stack([*blue, 0.34 + 0.55 * z + 0.75 * break_ * (z - 0.30) / 0.2, 0.22 + 0.45 * z], axis=1)
 
 
 SOURCE = "Werner et al. 2022, S-PLUS galaxy clusters"
@@ -142,10 +131,7 @@ PHOTOMETRY = "cluster.gals.sel.dens_zpt023_membership_probs_r05mpc"
 
 
 def load_splus(mates: bool = False) -> Galaxies:
-    """The spectroscopic members; with `mates` also the photometric members of the same clusters, without a z.
-
-    >>> load_splus().features.shape  # doctest: +SKIP
-    (1078, 12)
+    """Load the spectroscopic members; with `mates` also the photometric members of the same clusters, without a z.
 
     Features: the r magnitude and the 11 differences of neighbouring bands; a band that was not measured gives NaN.
     """

@@ -4,34 +4,30 @@ from __future__ import annotations
 
 import gzip
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from . import data_file, data_folder
-from .captions import read_coco_captions, stemmer, tag_matrix, vocabulary, words
+from .captions import read_coco_captions, stemmer, vocabulary, words
 from .words import load_glove
 
 COREL = "features and keywords of Corel5K in one npz: feat_*, tags_*, id_* for train and test, and tag_names"
 LEAR = "https://lear.inrialpes.fr/people/guillaumin/data.php"
 COCO = "https://cocodataset.org (annotations_trainval2014.zip)"
-FLICKR = "Hodosh, Young and Hockenmaier 2013 (Flickr8k text), features in an npz: names (n,), feats (n, d)"
+FLICKR = "Hodosh, Young and Hockenmaier 2013 (Flickr8k text)"
+FEATURES = "a network's features of the images, in an npz: names (n,), feats (n, d)"
 
 
 class Tagged(NamedTuple):
-    """One part (train, test …) of a tagging data set: image names (n,), tags (n, t) of 0 and 1, features (n, d)."""
+    """One part (train, test …) of a tagging data set: image names, the tag ids of each image, features (n, d)."""
 
     images: list[str]
-    tags: csr_array
-    features: np.ndarray | None = None
-
-    def sets(self) -> list[np.ndarray]:
-        """Return the tag ids of each image."""
-        return [np.sort(row) for row in np.split(self.tags.indices.astype(np.int64), self.tags.indptr[1:-1])]
+    sets: list[np.ndarray]
+    features: np.ndarray
 
 
 class TagData(NamedTuple):
@@ -47,7 +43,7 @@ def load_corel5k() -> TagData:
     """Load the usual split of Corel5K, 4,500 and 499 images of 260 tags; features (n, 1280) of EfficientNet-Lite0."""
     with np.load(data_file("corel5k", "corel5k_efflite0_feats_tags.npz", COREL)) as data:
         parts = [
-            Tagged(data[f"id_{p}"].tolist(), csr_array(data[f"tags_{p}"]), data[f"feat_{p}"].astype(np.float32))
+            Tagged(data[f"id_{p}"].tolist(), _ids(data[f"tags_{p}"]), data[f"feat_{p}"].astype(np.float32))
             for p in ("train", "test")
         ]
         return TagData(parts[0], None, parts[1], data["tag_names"].tolist())
@@ -98,34 +94,25 @@ def load_lear(name: str) -> TagData:
             )
         features = read_matrix(data_file(name, f"{name}_{part}_Gist.fvec", LEAR)).astype(np.float32)
         length = length or float(np.linalg.norm(features, axis=1).mean()) or 1.0
-        parts.append(Tagged(images, csr_array(tags > 0).astype(np.uint8), features / length))
+        parts.append(Tagged(images, _ids(tags), features / length))
     return TagData(parts[0], None, parts[1], names)
 
 
-def load_coco(
-    train: Path | None = None,
-    test: Path | None = None,
-    minimum: int = 5,
-    features: Mapping[str, np.ndarray] | None = None,
-) -> TagData:
-    """Load COCO-Tag from two caption files (default: captions_train2014.json and captions_val2014.json).
+def _ids(tags: np.ndarray) -> list[np.ndarray]:
+    """(n, t) of 0 and 1 -> the tag ids of each image."""
+    return [np.flatnonzero(row) for row in tags]
+
+
+def load_coco(minimum: int = 5) -> TagData:
+    """Load COCO-Tag from captions_{train,val}2014.json, and features.npz with names (n,) and feats (n, d).
 
     The paper corrects spelling and lemmatises with tools of its time; here an inflected form becomes its stem where
-    the training captions have the stem, and words of fewer than `minimum` training images are left out. `features`
-    maps file names to vectors, where the images were encoded by a network.
+    the training captions have the stem, and words of fewer than `minimum` training images are left out.
     """
-    captions = [
-        read_coco_captions(given or data_file("coco", f"captions_{part}2014.json", COCO))
-        for given, part in ((train, "train"), (test, "val"))
-    ]
+    captions = [read_coco_captions(data_file("coco", f"captions_{part}2014.json", COCO)) for part in ("train", "val")]
     lemma = stemmer(caption for image in captions[0].values() for caption in image)
-    found = [[words(image, lemma) for image in part.values()] for part in captions]
-    names = vocabulary(found[0], minimum)
-    parts = []
-    for part, sets in zip(captions, found, strict=True):
-        rows = None if features is None else np.stack([features[image] for image in part]).astype(np.float32)
-        parts.append(Tagged(list(part), tag_matrix(sets, names), rows))
-    return TagData(parts[0], None, parts[1], names)
+    train, test, names = _caption_tags(captions, "coco", "features.npz", minimum, lemma)
+    return TagData(train, None, test, names)
 
 
 def load_flickr8k(minimum: int = 2) -> TagData:
@@ -135,20 +122,24 @@ def load_flickr8k(minimum: int = 2) -> TagData:
         for line in lines:
             image, _, caption = line.partition("\t")
             captions[image.partition("#")[0]].append(caption)
-    with np.load(data_file("flickr8k", "flickr8k_efflite0_pca512.npz", FLICKR)) as data:
-        features = data["feats"].astype(np.float32)
-        row = {name: i for i, name in enumerate(data["names"].tolist())}
-    lists = [
-        data_file("flickr8k", f"Flickr_8k.{part}Images.txt", FLICKR).read_text().split()
-        for part in ("train", "dev", "test")
-    ]
-    found = [[words(captions[image]) for image in images] for images in lists]
+    lists = [data_file("flickr8k", f"Flickr_8k.{part}Images.txt", FLICKR) for part in ("train", "dev", "test")]
+    parts = [{image: captions[image] for image in path.read_text().split()} for path in lists]
+    return TagData(*_caption_tags(parts, "flickr8k", "flickr8k_efflite0_pca512.npz", minimum, str))
+
+
+def _caption_tags(
+    parts: list[dict[str, list[str]]], folder: str, file: str, minimum: int, lemma: Callable[[str], str]
+) -> Iterator[Any]:
+    """Yield each part as tagged images, from the captions of its images; then the names of the tags."""
+    with np.load(data_file(folder, file, FEATURES)) as data:
+        features = dict(zip(data["names"].tolist(), data["feats"].astype(np.float32), strict=True))
+    found = [[words(captions, lemma) for captions in part.values()] for part in parts]
     names = vocabulary(found[0], minimum)
-    train, validation, test = (
-        Tagged(images, tag_matrix(sets, names), features[[row[image] for image in images]])
-        for images, sets in zip(lists, found, strict=True)
-    )
-    return TagData(train, validation, test, names)
+    place = {name: i for i, name in enumerate(names)}
+    for part, images in zip(parts, found, strict=True):
+        sets = [np.array(sorted(place[word] for word in image if word in place), dtype=np.int64) for image in images]
+        yield Tagged(list(part), sets, np.stack([features[image] for image in part]))
+    yield names
 
 
 @dataclass
@@ -206,12 +197,7 @@ def problem(part: str) -> Problem:
         return Problem(*_arrays(load_corel5k() if part == "corel5k" else load_lear(part)), tagging=True)
     if part not in PARTS:
         raise ValueError(f"unknown part {part!r} of the tagging experiment: it has {', '.join(PARTS)}.")
-    if part == "coco-tag":
-        with np.load(data_file("coco", "features.npz", "features of the images: names (n,), feats (n, d)")) as file:
-            features = dict(zip(file["names"].tolist(), file["feats"], strict=True))
-        data = load_coco(features=features)
-    else:
-        data = load_flickr8k()
+    data = load_coco() if part == "coco-tag" else load_flickr8k()
     vectors, raw = _word_vectors(data.names)
     # The features of Flickr8k are principal components: their sizes say what matters.
     return Problem(*_arrays(data), vectors, raw, retrieval=True, per_feature=part == "coco-tag")
@@ -235,8 +221,7 @@ def generated(images: int = 400, tags: int = 30, seed: int = 0) -> Problem:
 
 
 def _arrays(data: TagData) -> tuple[list[str], list[np.ndarray], list[np.ndarray], np.ndarray, np.ndarray]:
-    assert data.train.features is not None and data.test.features is not None
-    return data.names, data.train.sets(), data.test.sets(), data.train.features, data.test.features
+    return data.names, data.train.sets, data.test.sets, data.train.features, data.test.features
 
 
 def _word_vectors(names: list[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -20,7 +20,7 @@ from deepsets.train import Batch, train
 from ..datasets.popstats import TASKS, Task, plug_in, population, posterior_mean
 from ..experiment import Experiment, Measure, Outcome, Trial
 from ..report.scoreboard import Claim, Headline, Scores, Verdict, beats
-from .popstats_methods import Network, Whiten, learn_from_moments
+from .popstats_methods import Network, learn_from_moments, whitening
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -126,7 +126,7 @@ def deep_sets(trial: Trial, task: Task, count: int, asked: Sets, pool: str = "me
     """Train on random subsets of 64 at a constant rate; in the last fifth on 256, while the rate falls to 0."""
     chosen = trial.choose(steps=STEPS[count] if trial.full else QUICK_STEPS, rate=2e-3, pool=pool, task_seed=1)
     sets, y = examples(trial, task, count)
-    whiten, mean, deviation = Whiten(sets), y.mean(), y.std()
+    whiten, mean, deviation = whitening(sets), y.mean(), y.std()
     data, white = Batch(whiten(sets), (y - mean) / deviation), whiten(asked)
     model = trial.build(lambda: Network(data.sets, pool=chosen.pool))
     batches = -(-count // 32)
@@ -146,7 +146,7 @@ def sdm(trial: Trial, task: Task, count: int, asked: Sets) -> tuple[Tensor, dict
     """Fit the machine with its whole grid, on members standardised or whitened, as cross-validation prefers."""
     search = trial.choose(search=1024 if trial.full else 128, task_seed=1).search
     sets, y = examples(trial, task, count)
-    views: dict[str, Callable[[Sets], Sets]] = {"standard": lambda given: given, "white": Whiten(sets)}
+    views: dict[str, Callable[[Sets], Sets]] = {"standard": lambda given: given, "white": whitening(sets)}
     make = partial(SupportDistributionMachine, search=search, random_state=trial.seed)
     few = {name: make().fit(view(sets[:search]), y[:search]) for name, view in views.items()}
     name = min(few, key=lambda n: few[n].cv_error_)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from sklearn.kernel_ridge import KernelRidge
@@ -29,21 +31,11 @@ class Standard(tnn.Module):
         return (x - self.mean) * self.scale
 
 
-class Whiten(tnn.Module):
-    """Whiten members: mean 0 and the unit matrix as covariance, over all training sets."""
-
-    mean: Tensor
-    root: Tensor
-
-    def __init__(self, sets: Sets) -> None:
-        super().__init__()
-        spectrum, axes = torch.linalg.eigh(torch.cov(sets.values.T.double()))
-        self.register_buffer("mean", sets.values.mean(0))
-        self.register_buffer("root", ((axes * spectrum.rsqrt()) @ axes.T).float())
-
-    def forward(self, sets: Sets) -> Sets:
-        """Sets to sets."""
-        return sets.map(lambda x: (x - self.mean) @ self.root)
+def whitening(sets: Sets) -> Callable[[Sets], Sets]:
+    """Return what makes members white: mean 0 and the unit matrix as covariance, over all training sets."""
+    spectrum, axes = torch.linalg.eigh(torch.cov(sets.values.T.double()))
+    mean, root = sets.values.mean(0), ((axes * spectrum.rsqrt()) @ axes.T).float()
+    return lambda given: given.map(lambda x: (x - mean) @ root)
 
 
 class Network(tnn.Module):

@@ -93,21 +93,9 @@ class TagLoss:
     smooth form $\log(1 + \sum_{x'} \exp(s(x'|X) − s(x|X) + Δ(x, x')))$ with $Δ(x, x') = τ (\log p(x') − \log p(x))$:
     the rarer x and the more frequent x', the larger the margin, which takes the frequency p of tags out of the score.
 
-    Parameters
-    ----------
-    frequency : Tensor
-        Share of the images that have each tag, (tags,).
-    balance : float
-        τ of the smooth form.
-    alone : float
-        Share of the queries that are empty: the image alone.
-    drop : float
-        Probability with which features of the image are dropped.
-    candidates : int
-        Number of tags x' per step, frequent ones drawn more often; in the smooth form they are weighted so that they
-        stand for all.
-    margin : float, optional
-        Δ of the hinge loss; None is the smooth form.
+    `frequency` (tags,) is p, `balance` τ. The share `alone` of the queries is empty: the image alone. Features of the
+    image are dropped with probability `drop`. `candidates` tags x' are drawn per step, frequent ones more often; in the
+    smooth form they are weighted so that they stand for all.
     """
 
     def __init__(

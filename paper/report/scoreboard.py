@@ -141,6 +141,6 @@ def scoreboard(title: str, headlines: Sequence[Headline], rows: Sequence[Row]) -
             paper = f"{number(head.paper)} (other data)"
         else:
             paper = "–" if published is None else number(published)
-        found = ("–" if row is None else row.text for row in (faithful, best))
-        lines.append(Line(title, head.label, paper, *found, level))
+        again, ours = ("–" if row is None else row.text for row in (faithful, best))
+        lines.append(Line(title, head.label, paper, again, ours, level))
     return lines

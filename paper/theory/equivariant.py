@@ -24,11 +24,8 @@ def project_equivariant(theta: Tensor) -> Projection:
     >>> lam, gamma
     (tensor(-1.), tensor(3.))
 
-    Shapes: (…, M, M) → (…), (…), (…, M, M). This is the orthogonal projection, and also the mean of $π^T Θ π$ over
-    all M! permutations π: both leave λ + γ, the mean of the diagonal, and γ, the mean of the rest. It costs one pass
-    over the matrix.
-
-    For M = 1, I and 11ᵀ are the same matrix, and only λ + γ is determined: γ is 0 by definition.
+    Shapes: (…, M, M) → (…), (…), (…, M, M). This orthogonal projection is also the mean of $π^T Θ π$ over all M!
+    permutations π: both leave λ + γ, the mean of the diagonal, and γ, the mean of the rest (0 for M = 1).
     """
     if theta.ndim < 2 or theta.shape[-1] != theta.shape[-2]:
         raise ValueError(f"found a tensor of shape {tuple(theta.shape)}, wanted square matrices (…, M, M).")
@@ -49,8 +46,7 @@ def is_equivariant(theta: Tensor) -> Tensor:
     >>> is_equivariant(torch.tensor([[[5.0, 2.0], [2.0, 5.0]], [[5.0, 2.0], [3.0, 5.0]]]))
     tensor([ True, False])
 
-    By Lemma 3 it does if and only if it is its own projection. The norm of the difference may be eps^¾ of the norm of
-    the matrix (6e-6 in float32, 2e-12 in float64): room for the rounding of the arithmetic that made it.
+    By Lemma 3 it does if and only if it is its own projection, here up to eps^¾ of its norm, for rounding.
     """
     far = torch.linalg.matrix_norm(theta - project_equivariant(theta).matrix)
     return far <= torch.finfo(theta.dtype).eps ** 0.75 * torch.linalg.matrix_norm(theta)

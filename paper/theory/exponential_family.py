@@ -17,21 +17,11 @@ LogNormaliser = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class ExponentialFamily:
-    r"""An exponential family with its conjugate prior.
+    r"""An exponential family with its conjugate prior: α (K,) and $M_0$ (`count`).
 
-    Parameters
-    ----------
-    phi : callable
-        Sufficient statistic of elements, (…) or (…, d) → (…, K).
-    h : callable
-        Log-normaliser of the prior, $h(α, M_0) = \log ∫ \exp(⟨θ, α⟩ − M_0 g(θ))\, dθ$, (…, K), (…) → (…).
-    alpha : Tensor
-        The prior's statistic α, (K,).
-    count : float
-        The prior's number of observations $M_0$.
+    `phi` is the statistic of elements, (…) or (…, d) → (…, K), and `h` the log-normaliser of the prior,
+    $h(α, M_0) = \log ∫ \exp(⟨θ, α⟩ − M_0 g(θ))\, dθ$, (…, K), (…) → (…).
 
-    Examples
-    --------
     >>> coin = beta_bernoulli(1.0, 1.0)  # a uniform prior: after two heads, heads has the probability 3/4
     >>> heads, tails = torch.tensor(1.0), torch.tensor(0.0)
     >>> query = torch.tensor([1.0, 1.0])
@@ -68,35 +58,24 @@ class ExponentialFamily:
 
 
 def beta_bernoulli(positive: float, negative: float) -> ExponentialFamily:
-    r"""Coins with a Beta prior, the model of Bayesian Sets: φ(1) = (1, 0), φ(0) = (0, 1).
+    r"""Coins with the prior Beta(positive, negative), the model of Bayesian Sets: φ(1) = (1, 0), φ(0) = (0, 1).
 
     $h(β^+, β^-) = \log Γ(β^+) + \log Γ(β^-) − \log Γ(β^+ + β^-)$; the paper prints $− Γ(β)$, without the logarithm, and
     defines h itself without one.
-
-    Parameters
-    ----------
-    positive, negative : float
-        $β^+$ and $β^-$ of the prior.
     """
 
     def h(alpha: Tensor, count: Tensor) -> Tensor:
         return alpha.lgamma().sum(-1) - alpha.sum(-1).lgamma()
 
-    def phi(x: Tensor) -> Tensor:
-        return torch.stack([x, 1 - x], -1)
-
-    return ExponentialFamily(phi, h, torch.tensor([positive, negative]), positive + negative)
+    return ExponentialFamily(
+        lambda x: torch.stack([x, 1 - x], -1), h, torch.tensor([positive, negative]), positive + negative
+    )
 
 
 def gamma_poisson(shape: float, rate: float) -> ExponentialFamily:
-    r"""Counts with a Gamma prior on their rate: φ(x) = x, up to the base measure 1/x!, which cancels in scores.
+    r"""Counts with the prior Gamma(shape, rate) on their rate: φ(x) = x, $h(a, b) = \log Γ(a) − a \log b$.
 
-    $h(a, b) = \log Γ(a) − a \log b$, with $g(θ) = e^θ$ and $M_0 = b$.
-
-    Parameters
-    ----------
-    shape, rate : float
-        a and b of the prior.
+    The base measure 1/x! is left out: it cancels in scores. $g(θ) = e^θ$ and $M_0 = b$.
     """
 
     def h(alpha: Tensor, count: Tensor) -> Tensor:
@@ -106,16 +85,9 @@ def gamma_poisson(shape: float, rate: float) -> ExponentialFamily:
 
 
 def normal(dimension: int, precision: float = 1.0) -> ExponentialFamily:
-    r"""Vectors of unit variance around a mean with a normal prior: φ(x) = x.
+    r"""Vectors of unit variance around a mean with the prior N(0, I / precision): φ(x) = x.
 
     $h(α, M_0) = |α|² / 2M_0 − \frac d2 \log M_0$, up to a constant, which cancels in scores.
-
-    Parameters
-    ----------
-    dimension : int
-        d, the length of the vectors.
-    precision : float, default=1.0
-        $M_0$: the prior of the mean is N(0, I / M_0).
     """
 
     def h(alpha: Tensor, count: Tensor) -> Tensor:

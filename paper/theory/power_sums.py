@@ -16,8 +16,7 @@ def power_sums(x: Tensor) -> Tensor:
     tensor([[3.0000, 1.5000, 1.2500, 1.1250],
             [3.0000, 3.0000, 3.0000, 3.0000]], dtype=torch.float64)
 
-    Shapes: (…, M) → (…, M + 1), always in float64, because the inverse, `from_power_sums`, needs every digit. The
-    empty set has the power sums [0]. Differentiable in x.
+    Shapes: (…, M) → (…, M + 1), in float64, because the inverse, `from_power_sums`, needs every digit.
     """
     if x.ndim == 0:
         raise ValueError("found a single number, wanted sets of shape (…, M).")
@@ -61,12 +60,10 @@ def _shifted(z: Tensor, by: Tensor, q: int) -> Tensor:
 def _interlaced(p: Tensor) -> Tensor:
     """(B, M + 1) power sums of numbers in [-1, 1] → (B, M) numbers in [-1, 1], ascending.
 
-    Let Q_k be the (M - k)-th derivative of the polynomial ∏(y - y_m), made monic. Then Q_k' = k Q_{k-1}, and the k-th
-    power sum enters Q_k only as its constant. If Q_M has M real roots, so has each Q_k, one in each gap between the
-    roots of Q_{k-1} (Rolle). So climb from Q_1 to Q_M, and in each gap bisect.
-
-    Where roots repeat, rounding may lift a minimum of Q_k above 0, and two real roots would turn complex. The constant
-    is therefore moved to the nearest value for which every maximum is ≥ 0 and every minimum ≤ 0.
+    Let Q_k be the (M - k)-th derivative of ∏(y - y_m), made monic. The k-th power sum enters Q_k only as its constant,
+    and Q_k has one root in each gap between those of Q_{k-1} (Rolle): climb from Q_1 to Q_M, and in each gap bisect.
+    Where roots repeat, rounding may turn two of them complex. The constant is therefore moved to the nearest value for
+    which every maximum is ≥ 0 and every minimum ≤ 0.
     """
     size = p.shape[-1] - 1
     one = torch.ones_like(p[:, :1])
@@ -108,11 +105,10 @@ def _bisected(coefficients: list[Tensor], ends: Tensor) -> Tensor:
 
 
 def _polished(x: Tensor, z: Tensor) -> Tensor:
-    """Solves E(x) = z from the starts x: (B, M), (B, M + 1) → (B, M).
+    """Solve E(x) = z from the starts x, (B, M), (B, M + 1) → (B, M), by Levenberg-Marquardt.
 
-    Levenberg-Marquardt, since the Jacobian is singular wherever elements repeat; with its second-order ("geodesic")
-    correction, which follows the curved valleys there: 30 steps with it come as near as 300 without. Rows that have
-    arrived drop out, most of them after a few of the 100 steps.
+    The Jacobian is singular wherever elements repeat; a second-order ("geodesic") correction follows the curved valleys
+    there. Rows that have arrived drop out.
     """
     x = x.clone()
     q = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype, device=x.device)[:, None]
@@ -156,13 +152,10 @@ def from_power_sums(z: Tensor) -> Tensor:
     >>> from_power_sums(power_sums(torch.tensor([0.9, 0.1, 0.5, 0.1])))
     tensor([0.1000, 0.1000, 0.5000, 0.9000], dtype=torch.float64)
 
-    Shapes: (…, M + 1) → (…, M), float64, without gradient. All sets of a batch have one size, M.
+    Shapes: (…, M + 1) → (…, M), float64, without gradient. Rounding z to float64 moves well separated elements little,
+    and k equal elements by about $eps^{1/k}$; nothing can bring that back (docs/theory.md has a table).
 
-    The answer has the power sums z up to rounding. Rounding z to float64 moves well separated elements a little, and k
-    equal elements by about $eps^{1/k}$; nothing can bring that back (docs/theory.md has a table).
-
-    A ValueError names the first row that is not the power sums of M real numbers: an $E_0$ that is not M, nan, or sums
-    that no real set comes near, which means that the polynomial with these power sums has complex roots.
+    A ValueError names the first row that is not the power sums of M real numbers.
     """
     if z.ndim == 0 or z.shape[-1] == 0:
         raise ValueError(f"found a tensor of shape {tuple(z.shape)}, wanted power sums (…, M + 1) for q = 0, …, M.")
@@ -208,9 +201,6 @@ def as_power_sums(
 
     phi does not depend on f: it is $[1, x, x^2, …, x^M]$, (…) → (…, M + 1). rho is $f ∘ E^{-1}$, (…, M + 1) → (…), for
     an f that maps (…, M) → (…). f gets float64 elements in ascending order: whatever f is, rho ∘ sum is invariant.
-
-    k equal elements come back with errors of about $eps^{1/k}$ (see `from_power_sums`), and so does their maximum. A
-    smooth f does not notice, because the errors cancel in all power sums.
     """
 
     def phi(x: Tensor) -> Tensor:

@@ -5,12 +5,10 @@ import json
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
 
 from paper.datasets.captions import read_coco_captions, stemmer, words
 from paper.datasets.tagging import (
     PARTS,
-    Tagged,
     available,
     load_coco,
     load_corel5k,
@@ -66,7 +64,7 @@ def write_espgame(folder, names="car sky tree"):
     folder = folder / "espgame"
     folder.mkdir()
     (folder / "espgame_dictionary.txt").write_text("\n".join(names.split()))
-    for part, tags in (("train", [[1, 0, 1], [0, 1, 0]]), ("test", [[0, 0, 1]])):
+    for part, tags in (("train", [[1, 0, 1], [0, 1, 0]]), ("test", [[0, 0, 1], [0, 0, 0]])):
         (folder / f"espgame_{part}_list.txt").write_text("\n".join(f"{part}{i}" for i in range(len(tags))))
         write_rows(folder / f"espgame_{part}_annot.hvecs", tags, "<u2", "<u2")
         write_rows(folder / f"espgame_{part}_Gist.fvec", [[3.0, 4.0]] * len(tags), "<u4", "<f4")
@@ -75,9 +73,10 @@ def write_espgame(folder, names="car sky tree"):
 def test_espgame(folder):
     write_espgame(folder)
     data = load_lear("espgame")
-    assert data.names == ["car", "sky", "tree"] and data.test.images == ["test0"]
-    assert [row.tolist() for row in data.train.sets()] == [[0, 2], [1]]
-    np.testing.assert_allclose(data.test.features, [[0.6, 0.8]], rtol=1e-6)
+    assert data.names == ["car", "sky", "tree"] and data.test.images == ["test0", "test1"]
+    assert [row.tolist() for row in data.train.sets] == [[0, 2], [1]]
+    assert [row.tolist() for row in data.test.sets] == [[2], []]  # an image without tags is an empty set
+    np.testing.assert_allclose(data.test.features, [[0.6, 0.8]] * 2, rtol=1e-6)
 
 
 def test_tags_and_names_must_match(folder):
@@ -95,7 +94,7 @@ def test_corel5k(folder):
     np.savez(folder / "corel5k" / "corel5k_efflite0_feats_tags.npz", tag_names=np.array(["a", "b", "c"]), **arrays)
     data = load_corel5k()
     assert data.train.features.dtype == np.float32 and data.validation is None
-    assert [row.tolist() for row in data.train.sets()] == [[0], [1], [2]]
+    assert [row.tolist() for row in data.train.sets] == [[0], [1], [2]]
 
 
 def test_flickr8k(folder):
@@ -109,8 +108,8 @@ def test_flickr8k(folder):
     np.savez(folder / "flickr8k" / "flickr8k_efflite0_pca512.npz", names=names, feats=np.eye(4, dtype=np.float16))
     data = load_flickr8k(minimum=2)
     assert data.names == ["dog", "run"]  # the ball is in no training image
-    assert [row.tolist() for row in data.train.sets()] == [[0, 1], [0, 1]]
-    assert data.validation.sets()[0].tolist() == [0] and data.test.sets()[0].tolist() == [1]
+    assert [row.tolist() for row in data.train.sets] == [[0, 1], [0, 1]]
+    assert data.validation.sets[0].tolist() == [0] and data.test.sets[0].tolist() == [1]
     assert data.test.features.tolist() == [[0, 0, 0, 1]]
 
 
@@ -121,13 +120,17 @@ def coco_file(path, captions):
     return path
 
 
-def test_coco_captions_become_tags(tmp_path):
-    train = coco_file(tmp_path / "train.json", [["Two dogs running.", "A dog can run"], ["A dog and 3 cats", "cat"]])
-    test = coco_file(tmp_path / "test.json", [["cats, dogs and one zebra"]])
-    data = load_coco(train, test, minimum=1, features={"0.jpg": np.ones(2), "1.jpg": np.zeros(2)})
+def test_coco_captions_become_tags(folder):
+    (folder / "coco").mkdir()
+    train = [["Two dogs running.", "A dog can run"], ["A dog and 3 cats", "cat"]]
+    coco_file(folder / "coco" / "captions_train2014.json", train)
+    coco_file(folder / "coco" / "captions_val2014.json", [["cats, dogs and one zebra"]])
+    names = np.array(["0.jpg", "1.jpg"])
+    np.savez(folder / "coco" / "features.npz", names=names, feats=np.array([[1, 1], [0, 0]]))
+    data = load_coco(minimum=1)
     assert data.names == ["dog", "cat", "run"]
-    assert [row.tolist() for row in data.train.sets()] == [[0, 2], [0, 1]]
-    assert data.test.sets()[0].tolist() == [0, 1] and data.test.features.tolist() == [[1, 1]]
+    assert [row.tolist() for row in data.train.sets] == [[0, 2], [0, 1]]
+    assert data.test.sets[0].tolist() == [0, 1] and data.test.features.tolist() == [[1, 1]]
 
 
 def test_other_json_is_refused(tmp_path):
@@ -154,13 +157,6 @@ def test_stems_must_be_known():
     assert [
         lemma(w) for w in "hopping baked tidies runs bus singing".split()
     ] == "hop bake tidy run bus singing".split()
-
-
-def test_images_without_tags_are_empty_sets():
-    assert [row.tolist() for row in Tagged(["a", "b"], csr_array(np.array([[0, 0], [1, 1]]))).sets()] == [
-        [],
-        [0, 1],
-    ]
 
 
 def test_an_unknown_part_is_an_error_and_never_generated_data():

@@ -7,7 +7,7 @@ from paper.datasets.popstats import TASKS, plug_in, population, posterior_mean, 
 from paper.experiment import Trial
 from paper.experiments import popstats
 from paper.experiments.popstats import EXPERIMENT, TEST_SETS
-from paper.experiments.popstats_methods import Network, Whiten, log_moments
+from paper.experiments.popstats_methods import Network, log_moments, whitening
 from paper.runner import Record
 
 
@@ -63,7 +63,7 @@ def test_unknown_tasks_and_answers_that_do_not_exist_are_refused():
 
 
 def test_the_network_has_three_layers_on_both_sides_and_sees_white_members():
-    sets = Whiten(given := population("correlation-d16", 30, 8)[0])(given)
+    sets = whitening(given := population("correlation-d16", 30, 8)[0])(given)
     torch.testing.assert_close(torch.cov(sets.values.T), torch.eye(32), rtol=0, atol=1e-3)
     model = Network(sets).model
     assert [sum(type(m) is torch.nn.Linear for m in part.modules()) for part in (model.phi, model.rho)] == [3, 3]
