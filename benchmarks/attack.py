@@ -245,7 +245,7 @@ def attack_folder(folder: Path, seed: int) -> str:
     import numpy as np
 
     import deepsets
-    from deepsets.io.model_config import checksum
+    from deepsets.io.model_folder import checksum
 
     rng = random.Random(seed)
     names = sorted(path.name for path in folder.iterdir() if (path / "config.json").is_file())

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..expand import BaseExpander, Candidate
-from ..io import arrow, to_sets
-from ..io.large_table import Rows
-from ..io.row_groups import PART, Part, batches, cut
+from ..io import File, Source, arrow, to_sets
+from ..io.row_groups import PART, READ, Part, cut
 from ..io.storage import list_files
 from .jobs import Engine, Input, Progress, open_engine
 from .model import load_model
+
+if TYPE_CHECKING:
+    from ..expand import Candidate
 
 ROWS = 1 << 14  # candidates that are scored at a time
 
@@ -58,19 +59,20 @@ def expand(
     list of Candidate
         The best first; equal scores in the order of their names.
     """
+    from ..expand import BaseExpander, Candidate
+
     expander = load_model(model)
     if not isinstance(expander, BaseExpander):
         raise ValueError(f"a {type(expander).__name__} does not score candidates: wanted an expander.")
     if k < 1:
         raise ValueError(f"k must be at least 1, found {k}.")
     runner, parts = open_engine(engine), cut(list_files(candidates), part_size)
-    head = arrow().Table.from_batches([next(batches(parts[0], None, 100))])
-    best = Best(model, k, Rows(head, None, element, features))
+    best = Best(model, k, Source(None, [parts[0].file], element, features=features))
     names = [] if getattr(query, "ndim", 1) == 2 else list(query)
     best.query, best.skip = query, list({*names, *exclude})
     if any(expander.find(name) is None for name in names):
         best.query = _find(best, names, parts)
-    found = best.top(runner.collect(Input(parts, best.columns, best, element), progress))
+    found = best.top(runner.collect(Input(parts, best.columns, best, element, types=best.rows.types), progress))
     if not len(found):
         raise ValueError("no candidate is left: the files hold only members of the query and of `exclude`.")
     pairs = zip(found["element"].to_pylist(), found["score"].to_pylist(), strict=True)
@@ -80,7 +82,7 @@ def expand(
 class Best:
     """Candidates to the best of them: a table of ``element`` and ``score``."""
 
-    def __init__(self, model: Any, k: int, rows: Rows) -> None:
+    def __init__(self, model: Any, k: int, rows: Source) -> None:
         self.model, self.k, self.rows = model, k, rows
         self.columns = rows.shape.inside(rows.columns.all)
         self.query: Any = None
@@ -121,7 +123,7 @@ def _find(best: Best, query: list[Any], parts: list[Part]) -> np.ndarray:
     """The features of the candidates that a query names."""
     rows: dict[Any, np.ndarray] = {}
     element = best.rows.columns.by
-    for batch in (batch for part in parts for batch in batches(part, best.columns)):
+    for batch in (b for part in parts for b in File(part.file).batches(best.columns, READ, part.groups)):
         wanted = arrow().compute.is_in(batch[element], value_set=arrow().array(query, batch[element].type))
         if arrow().compute.any(wanted).as_py():
             names, values = best.features(arrow().Table.from_batches([batch.filter(wanted)]))

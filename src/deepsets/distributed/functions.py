@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..io import TableSets, arrow, to_sets
-from ..io.large_table import Rows
+from ..io import Source, TableSets, arrow, to_sets
 from ..sets import Sets
 from .model import SetModel
-from .states import MEMBERS, combined, join, negate, select, split
+from .states import MEMBERS, join, negate, select, split
 
 BATCH = 8_000  # members that pass through phi at a time: 8 MB for 128 numbers in float64, which stays near the cache
 
@@ -43,19 +42,22 @@ class Encode(Function):
     def sets(self, table: Any) -> TableSets:
         """Return the rows as sets, checked."""
         if "source" not in self.__dict__:
-            self.source = Rows(table, self.net.model, self.by, self.features, self.z)
-        return self.source.check(to_sets(table, self.source.shape, self.source.columns))
+            self.source = Source(self.net.model, [table], self.by, features=self.features, z=self.z)
+        return self.source.check(to_sets(table, self.source.shape, self.source.columns, dtype=self.source.dtype))
 
     def __call__(self, table: Any) -> Any:
         """Encode a table."""
         sets = self.sets(table)
-        states = arrow().concat_tables([self._states(piece) for piece in _pieces(sets)])
+        pieces = list(_pieces(sets))
+        parts = [self.net.encode(piece) for _, piece in pieces]
+        rows = np.concatenate([np.arange(which.start, which.stop) for which, _ in pieces])
+        members = np.concatenate([piece.sizes for _, piece in pieces]).astype(np.int64)
+        known = {self.source.naming: sets.ids.take(arrow().array(rows)), MEMBERS: members}
+        if sets.z is not None:
+            columns = sets.z[rows].T if isinstance(sets.z, np.ndarray) else sets.z.take(rows).columns
+            known |= dict(zip(self.source.columns.z, columns, strict=True))
+        states = join(known, {name: torch.cat([each[name] for each in parts]) for name in parts[0]})
         return states if len(states) == len(sets) else Merge(self.net.model)(states)
-
-    def _states(self, sets: TableSets) -> Any:
-        z = {} if sets.z is None else dict(zip(self.source.columns.z, _columns(sets.z), strict=True))
-        known = {self.source.naming: sets.ids, MEMBERS: sets.sizes.astype(np.int64), **z}
-        return join(known, self.net.encode(sets))
 
 
 class Predict(Encode):
@@ -63,7 +65,8 @@ class Predict(Encode):
 
     def __call__(self, table: Any) -> Any:
         """Predict for a table that has all rows of its sets."""
-        each = [self.net.predict(piece, self.source.naming) for piece in _whole_pieces(self.sets(table))]
+        sets = self.sets(table)
+        each = [self.net.predict(piece, self.source.naming) for _, piece in _whole_pieces(sets, 6 * BATCH)]
         return arrow().concat_tables(map(arrow().table, each))
 
 
@@ -75,34 +78,36 @@ class Merge(Function):
         compute = arrow().compute
         if table.num_rows < 2:
             return table
-        order = compute.sort_indices(combined(table.column(0)))
-        if (np.diff(order.to_numpy().astype(np.int64)) != 1).any():
-            table = table.take(order)
         known, parts = split(table)
-        ids = known[table.column_names[0]]
-        while (same := compute.equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)).any():
-            numbers = np.arange(len(ids))
-            place = numbers - np.maximum.accumulate(np.where(np.concatenate([[True], ~same]), numbers, 0))
-            left = np.flatnonzero((place[:-1] % 2 == 0) & same)
-            self._check_same(known, left)
-            a, b = (self.net.state(select(parts, rows)) for rows in (left, left + 1))
-            for name, part in (a + b).parts.items():
-                parts[name].index_copy_(0, torch.from_numpy(left), part)
-            known[MEMBERS][left] += known[MEMBERS][left + 1]
-            keep = np.flatnonzero(place % 2 == 0)
-            ids, parts = ids.take(arrow().array(keep)), select(parts, keep)
-            known = {table.column_names[0]: ids} | {n: c[keep] for n, c in list(known.items())[1:]}
-        return join(known, parts)
+        (name, ids), *_ = known.items()
+        order = compute.sort_indices(ids).to_numpy().astype(np.int64)
+        ids = ids.take(arrow().array(order))
+        first = np.concatenate([[True], compute.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)])
+        number = np.cumsum(first) - 1  # of the set
+        place = np.arange(len(order)) - np.flatnonzero(first)[number]
+        while place.any():
+            left = np.flatnonzero((place[:-1] % 2 == 0) & (number[1:] == number[:-1]))
+            a, b = order[left], order[left + 1]
+            self._check_same(known, a, b)
+            merged = self.net.state(select(parts, a)) + self.net.state(select(parts, b))
+            for part_name, part in merged.parts.items():
+                parts[part_name].index_copy_(0, torch.from_numpy(a), part)
+            known[MEMBERS][a] += known[MEMBERS][b]
+            keep = place % 2 == 0
+            order, number, place = order[keep], number[keep], place[keep] // 2
+        columns = {other: column[order] for other, column in list(known.items())[1:]}
+        return join({name: ids.filter(arrow().array(first)), **columns}, select(parts, order))
 
     @staticmethod
-    def _check_same(known: dict[str, Any], left: np.ndarray) -> None:
-        for name, column in list(known.items())[2:]:
-            differ = left[column[left] != column[left + 1]]
+    def _check_same(known: dict[str, Any], a: np.ndarray, b: np.ndarray) -> None:
+        ids, _, *context = known.values()
+        for name, column in zip(list(known)[2:], context, strict=True):
+            differ = np.flatnonzero(column[a] != column[b])
             if len(differ):
-                i = int(differ[0])
+                i, j = a[differ[0]], b[differ[0]]
                 raise ValueError(
-                    f"set {next(iter(known.values()))[i].as_py()!r} has {name} = {column[i]} in one row and "
-                    f"{column[i + 1]} in another: a column known of the set (z) needs one value per set."
+                    f"set {ids[int(i)].as_py()!r} has {name} = {column[i]} in one row and {column[j]} in another: a "
+                    "column known of the set (z) needs one value per set."
                 )
 
 
@@ -227,12 +232,7 @@ def decode(model: Any) -> Decode:
     return Decode(model)
 
 
-def _columns(z: Any) -> list[Any]:
-    """The columns known of each set, which are numbers, or a table if some are not."""
-    return list(z.T) if isinstance(z, np.ndarray) else z.columns
-
-
-def _pieces(sets: TableSets) -> Iterator[TableSets]:
+def _pieces(sets: TableSets) -> Iterator[tuple[slice, TableSets]]:
     """Pieces of about `BATCH` members. Only where a set is larger than that are sets cut, with rows in two pieces."""
     if not isinstance(sets.X, Sets) or sets.sizes.max(initial=0) <= BATCH or (sets.sizes == 0).any():
         yield from _whole_pieces(sets, BATCH)
@@ -240,16 +240,17 @@ def _pieces(sets: TableSets) -> Iterator[TableSets]:
     ends = np.cumsum(sets.sizes)
     for start in range(0, len(sets.X.values), BATCH):
         stop = min(start + BATCH, int(ends[-1]))
-        which = slice(np.searchsorted(ends, start, side="right"), np.searchsorted(ends, stop) + 1)
+        which = slice(int(np.searchsorted(ends, start, side="right")), int(np.searchsorted(ends, stop)) + 1)
         offsets = np.concatenate([[start], ends[which].clip(max=stop)]) - start
         X = Sets.unchecked(sets.X.values[start:stop], torch.from_numpy(offsets))
-        yield TableSets(X, np.diff(offsets), sets.ids[which], None if sets.z is None else sets.z[which], [], True)
+        z = None if sets.z is None else sets.z[which]
+        yield which, TableSets(X, np.diff(offsets), sets.ids[which], z, [], True)
 
 
-def _whole_pieces(sets: TableSets, members: int = 6 * BATCH) -> Iterator[TableSets]:
+def _whole_pieces(sets: TableSets, members: int) -> Iterator[tuple[slice, TableSets]]:
     """Whole sets with about `members` members together."""
     share = (np.cumsum(sets.sizes) - 1).clip(min=0) // members
     cuts = [0, *(np.flatnonzero(np.diff(share)) + 1).tolist(), len(sets)]
     for which in map(slice, cuts[:-1], cuts[1:]):
         z = None if sets.z is None else sets.z[which]
-        yield TableSets(sets.X[which], sets.sizes[which], sets.ids[which], z, [], True)
+        yield which, TableSets(sets.X[which], sets.sizes[which], sets.ids[which], z, [], True)

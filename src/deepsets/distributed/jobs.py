@@ -10,13 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..io import arrow, model_identity
-from ..io.large_table import LargeTable
-from ..io.row_groups import PART, Part, batches, cut, tables, with_spans
-from ..io.storage import check_target, file_stamps, list_files, read_manifest, resolve
+from ..io import File, TableError, check_output, model_identity
+from ..io.row_groups import PART, LargeTable, Part, cut, sorted_spans, tables
+from ..io.storage import file_stamps, list_files
+from ..io.table_writer import read_manifest
 from .functions import Chain, Decode, Encode, Merge, Predict, Remove
 from .model import SetModel
-from .states import Cast, negate
+from .states import negate
 
 Progress = Callable[[int], None]
 KEY = b"deepsets"
@@ -66,15 +66,24 @@ class Input(NamedTuple):
     function: Any  # from a table to a table
     by: str | None  # column that names the set; None: a row is a set, named by its number
     nested: bool = False  # a row is a set
+    types: Any = None  # options of `File`
     whole: bool = False  # the function needs whole sets, and a part is a file
     merge: Any = None  # merges the results of the function
     direct: Any = None  # from a table of whole sets to final results
-    file: Any = None  # the open file, where it is not Parquet
+
+    @property
+    def members(self) -> int:
+        """About how many members there are."""
+        return sum(part.members for part in self.parts)
+
+    def tables(self, part: Part) -> Iterator[Any]:
+        """Read a part."""
+        file = File(part.file, **(self.types or {}))
+        return tables(file, part, self.columns, nested=self.nested, by=self.by, whole=self.whole)
 
     def results(self, part: Part) -> Iterator[Any]:
-        """Read a part, and yield the results of the function."""
-        for table in tables(part, self.columns, nested=self.nested, by=self.by, whole=self.whole, file=self.file):
-            yield self.function(table)
+        """Read a part, and apply the function."""
+        return map(self.function, self.tables(part))
 
 
 class Job(NamedTuple):
@@ -88,6 +97,11 @@ class Job(NamedTuple):
     result: Any  # and after it
     overwrite: bool = False
     progress: Progress | None = None
+
+    @property
+    def sort(self) -> str | None:
+        """Column by which the output is sorted."""
+        return self.result.names[0] if self.reduce else None
 
 
 def predict(
@@ -134,7 +148,7 @@ def predict(
         What was written: output, number of sets, seconds.
     """
     net, runner = SetModel(model), open_engine(engine)
-    check_target(str(output), overwrite=overwrite)
+    check_output(output, overwrite)
     found = states_header(table)
     if found is not None:
         header = {"kind": "predictions", "model": model_identity(net.model)}
@@ -146,7 +160,7 @@ def predict(
         if net.mergeable:
             input = _rows_input(rows, Encode(model, *rows.names), part_size, merge=Merge(model))
             if input.by is not None and not input.nested:
-                input = input._replace(direct=direct, parts=with_spans(input.parts, input.by))
+                input = input._replace(direct=direct, parts=sorted_spans(input.parts, input.by))
             job = _job([input], Chain(Merge(model), Decode(model)), output, _header(rows, "predictions"), rows.head)
         else:
             rows.check_whole()
@@ -193,7 +207,7 @@ def pool(
     if remove and merge is None:
         raise ValueError("remove=True needs merge, the states from which members are removed.")
     net, runner = SetModel(model), open_engine(engine)
-    check_target(str(output), overwrite=overwrite)
+    check_output(output, overwrite)
     rows = LargeTable(net.model, table, by, features, z)
     encode, header = Encode(model, *rows.names), _header(rows, "states")
     inputs = [_rows_input(rows, encode, part_size, merge=Merge(model))]
@@ -202,7 +216,7 @@ def pool(
         if old is None:
             raise ValueError(f"{merge} does not hold states: wanted an output of pool (`deepsets pool`).")
         _check_header(header, old, merge, ["by", "features", "z", "model"])
-        inputs.append(_states_input(merge, Cast(encode(rows.head).schema)))
+        inputs.append(_states_input(merge, _same))
     job = _job(inputs, Merge(model), output, header, rows.head)
     if remove:
         example = encode(rows.head)
@@ -222,12 +236,11 @@ def states_header(table: str | Path) -> dict[str, Any] | None:
     """
     found: dict[str, Any] | None = None
     if Path(table).suffix in (".parquet", ".pq"):
-        system, path = resolve(table)
         try:
-            text = (arrow().parquet.read_schema(path, filesystem=system).metadata or {}).get(KEY)
-            found = None if text is None else json.loads(text)
-        except (arrow().ArrowException, OSError):
+            text = (File(table).schema.metadata or {}).get(KEY)
+        except TableError:
             return None
+        found = None if text is None else json.loads(text)
     elif not Path(table).suffix:
         found = read_manifest(table)
     return found if found is not None and found["kind"] == "states" else None
@@ -239,20 +252,23 @@ def _header(rows: LargeTable, kind: str) -> dict[str, Any]:
 
 
 def _rows_input(rows: LargeTable, function: Any, part_size: int, **options: Any) -> Input:
-    parts = cut(rows.files, part_size)
-    return Input(parts, rows.columns, function, rows.by, rows.nested, file=rows.file, **options)
+    return Input(cut(rows.files, part_size), rows.columns, function, rows.by, rows.nested, rows.types, **options)
 
 
 def _states_input(table: str | Path, function: Any) -> Input:
     parts = cut(list_files(table), 1 << 15, lambda group: group.num_rows)
-    names = next(batches(parts[0], None, 1)).schema.names
+    names = File(parts[0].file).schema.names
     return Input(parts, names, function, names[0])
+
+
+def _same(table: Any) -> Any:
+    return table
 
 
 def _job(inputs: list[Input], reduce: Any, output: str | Path, header: dict[str, Any], head: Any = None) -> Job:
     """A job, with the schemas of its tables found by running it on the first rows."""
     if head is None:
-        head = arrow().Table.from_batches([next(batches(inputs[0].parts[0], inputs[0].columns, 100))])
+        head = File(inputs[0].parts[0].file).head(inputs[0].columns)
     middle = inputs[0].function(head)
     result = middle if reduce is None else reduce(middle)
     parts = [part for input in inputs for part in input.parts]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,11 @@ class SetModel:
         if self.plain:
             self.model.eval()
 
+    @functools.cached_property
+    def decoder(self) -> Any:
+        """The model in float64, as its states: poolings with layers of their own would lose digits in float32."""
+        return copy.deepcopy(self.model).double()
+
     @property
     def mergeable(self) -> bool:
         """Whether the model has states, so that sets may be read in pieces."""
@@ -68,7 +74,8 @@ class SetModel:
         """Return the predictions from states, as columns."""
         if not self.plain:
             return output_columns(self.model, self.model.decode(self.state(parts)))
-        return self._columns(self.model.decode(self.state(parts), None if z is None else torch.from_numpy(z)))
+        found = self.decoder.decode(self.decoder.state(parts), None if z is None else torch.from_numpy(z))
+        return self._columns(found.to(next((p.dtype for p in self.model.parameters()), torch.float32)))
 
     @torch.no_grad()
     def predict(self, sets: TableSets, by: str) -> dict[str, Any]:

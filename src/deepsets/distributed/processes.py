@@ -59,7 +59,7 @@ def _context() -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["deepsets.distributed", "deepsets.estimators", "pyarrow.dataset"])
+    context.set_forkserver_preload(["deepsets.distributed", "pyarrow.dataset", "numba"])
     return context
 
 

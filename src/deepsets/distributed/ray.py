@@ -11,8 +11,8 @@ from typing import Any
 
 from ..io import arrow
 from ..io.storage import resolve
+from .cluster import BUCKET, OfBucket, ToBuckets, staged, user_error
 from .jobs import Input, Job
-from .staging import BUCKET, OfBucket, ToBuckets, count_rows, staged, user_error
 
 ROWS = 1 << 18  # rows that are encoded at a time
 
@@ -30,7 +30,7 @@ class Ray:
 
     def run(self, job: Job) -> dict[str, Any]:
         """Run a job."""
-        with self._connected(job.progress is not None) as cpus, staged(job) as folder:
+        with self._connected(job.progress is not None) as cpus, staged(job) as (folder, facts):
             data, *others = [self._read(input) for input in job.inputs]
             data = data.union(*others) if others else data
             if job.reduce is not None:
@@ -40,7 +40,7 @@ class Ray:
                 data = data.map_groups(_function(OfBucket(job)), batch_format="pyarrow")
             system, path = resolve(folder)
             data.write_parquet(path, filesystem=system)
-            return {"sets": count_rows(folder)}
+        return facts
 
     def collect(self, input: Input, progress: Any = None) -> Any:
         """Return the results of an input's function, as one table."""

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..io import TableSets, arrow, numbers, same_within_sets, to_sets
-from ..io.large_table import Rows
-from ..io.row_groups import Part, batches, cut
+from ..io import Source, TableSets, arrow, numbers, same_within_sets, to_sets
+from ..io.row_groups import Part, cut
 from ..io.storage import file_stamps, list_files, resolve
 from ..sets import Sets
 from ..train import Batch
@@ -61,8 +60,7 @@ class Shards:
             raise ValueError(f"batch_members and mix must be 1 or more; found {batch_members} and {mix}.")
         self.files, self.mix = list_files(table), mix
         self.groups = cut(self.files, 1)
-        head = arrow().Table.from_batches([next(batches(self.groups[0], None, 100))])
-        self.source = Rows(head, None, by, features, z, target)
+        self.source = Source(None, self.files[:1], by, features=features, z=z, target=target)
         self.steps = max(1, round(sum(group.members for group in self.groups) / batch_members))
 
     @property

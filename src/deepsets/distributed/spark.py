@@ -11,9 +11,9 @@ from itertools import chain
 from typing import Any
 
 from ..io import arrow
-from ..io.storage import open_output, parquet_writer
+from ..io.table_writer import open_output, parquet_writer
+from .cluster import BUCKET, OfBucket, ToBuckets, staged, user_error
 from .jobs import Input, Job
-from .staging import BUCKET, OfBucket, ToBuckets, count_rows, staged, user_error
 
 
 class Spark:
@@ -33,7 +33,7 @@ class Spark:
 
     def run(self, job: Job) -> dict[str, Any]:
         """Run a job."""
-        with self._session(job.progress is not None) as spark, staged(job) as folder:
+        with self._session(job.progress is not None) as spark, staged(job) as (folder, facts):
             if job.reduce is None:
                 data = self._read(spark, job.inputs[0], _Plain(job.result))
             else:
@@ -44,7 +44,7 @@ class Spark:
                 grouped = reduce(lambda a, b: a.union(b), frames).groupBy(middle.schema.names[-1])
                 data = grouped.applyInArrow(lambda t: result.to_spark(merge(middle.from_spark(t))), result.spark)
             data.mapInArrow(_Write(folder, _Plain(job.result)), "rows long").collect()
-            return {"sets": count_rows(folder)}
+        return facts
 
     def collect(self, input: Input, progress: Any = None) -> Any:
         """Return the results of an input's function, as one table."""

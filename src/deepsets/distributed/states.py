@@ -76,14 +76,3 @@ def hashes(ids: Any) -> np.ndarray:
         bits = np.fromiter((zlib.crc32(str(name).encode()) for name in ids.to_pylist()), np.uint64, len(ids))
     bits = (bits ^ (bits >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
     return ((bits ^ (bits >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9) >> np.uint64(32)).astype(np.int64)
-
-
-class Cast:
-    """Gives a table the types of a schema: engines return lists of one kind as lists of another."""
-
-    def __init__(self, schema: Any) -> None:
-        self.schema = schema
-
-    def __call__(self, table: Any) -> Any:
-        """Convert a table."""
-        return table.cast(self.schema)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from .arrow_types import TableError, arrow, is_list, is_number, is_single
-from .files import File
+from .files import File, is_list, is_number, is_single
+from .storage import TableError, arrow
 
 _WIDEST = 1_000_000  # numbers of a vector; each is seen as a column
 
@@ -74,15 +74,7 @@ class Shape(NamedTuple):
                 raise TableError(f"the table has no column {name!r}; it has: {self._names()}.")
 
     def choose(self, by: str | None, features: list[str] | None, z: list[str], target: list[str]) -> Columns:
-        """Assign a role to each column.
-
-        Parameters
-        ----------
-        by, z, target
-            As in :class:`Columns`.
-        features : list of str or None
-            The features; None takes all columns without another role.
-        """
+        """Assign a role to each column; without `features`, all columns without another role are features."""
         self.check([*([by] if by else []), *(features or []), *z, *target])
         if by is None and not self.nested:
             raise TableError(
@@ -119,28 +111,28 @@ class Shape(NamedTuple):
                 raise TableError(f"column {name!r} holds lists: one value per set is wanted.")
 
 
-def shape_of(file: File) -> Shape:
-    """Return the layout of a file.
+def shape_of(table: Any) -> Shape:
+    """Return the layout of a table.
 
     Only the schema is read, and the first rows where the width of lists of lists is not in the schema.
 
     Parameters
     ----------
-    file : File
+    table : File or pyarrow.Table
         The table.
     """
     types = arrow().types
     places: dict[str, tuple[str, int | None]] = {}
     lists: set[str] = set()
     unsupported: dict[str, str] = {}
-    for field in file.schema:
+    for field in table.schema:
         inner = field.type.value_type if is_list(field.type) else field.type
         width = None
         if types.is_fixed_size_list(inner) or is_list(inner):
             if not is_number(inner.value_type):
                 unsupported[field.name] = str(field.type)
                 continue
-            width = _width(file, field.name) if is_list(inner) else inner.list_size
+            width = _width(table, field.name) if is_list(inner) else inner.list_size
             if width > _WIDEST:
                 unsupported[field.name] = f"vectors of {width:,} numbers"
                 continue
@@ -150,16 +142,16 @@ def shape_of(file: File) -> Shape:
         seen = [field.name] if width is None else [f"{field.name}_{i}" for i in range(width)]
         for i, column in enumerate(seen):
             if column in places:
-                raise TableError(f"{file.path} has two columns {column!r}, one of them an entry of {field.name!r}.")
+                raise TableError(f"the table has two columns {column!r}, one of them an entry of {field.name!r}.")
             places[column] = (field.name, None if width is None else i)
         lists |= set(seen) if is_list(field.type) else set()
     return Shape(bool(lists), places, frozenset(lists), unsupported)
 
 
-def _width(file: File, name: str) -> int:
+def _width(table: Any, name: str) -> int:
     """The length of the first members of a column of lists of lists."""
-    rows = file.head([name])[name].to_pylist()
-    widths = {len(member) for members in rows for member in members or [] if member is not None}
+    head = table.head([name]) if isinstance(table, File) else table.select([name]).slice(0, 100)
+    widths = {len(member) for members in head[name].to_pylist() for member in members or [] if member is not None}
     if len(widths) > 1:
         raise TableError(
             f"the members in column {name!r} have {min(widths)} and {max(widths)} numbers: all need the same."

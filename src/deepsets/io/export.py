@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..files import atomic_path
 from ..sets import Sets
-from .tasks import TASKS, task_of
+from .predictions import TASKS, task_of
 
 
 def export_program(model: nn.Module, sets: Sets, z: Tensor | None = None) -> torch.export.ExportedProgram:

@@ -2,52 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .arrow_types import TableError, arrow, decode, plain_type, to_integers
 from .npz import read_npz
+from .storage import TableError, arrow, format_of, is_remote, reading, resolve
 
-__all__ = ["File", "TableError", "arrow", "format_of"]
-
-FORMATS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".csv": "csv",
-    ".arrow": "ipc",
-    ".feather": "ipc",
-    ".ipc": "ipc",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".npz": "npz",
-}
 _BLOCK = 1 << 24  # bytes of text at a time: a line of JSON, with all members of a set, must fit
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _DEEPEST = 32  # levels of brackets in a line of JSON; the parser is recursive
-
-
-def format_of(path: str | Path) -> str:
-    """Return the format of a table file, by its extension.
-
-    Parameters
-    ----------
-    path : str or Path
-        A file name.
-
-    Returns
-    -------
-    str
-        One of ``"parquet"``, ``"csv"``, ``"ipc"``, ``"json"``, ``"npz"``.
-    """
-    path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise TableError(f"{path} has an unsupported file extension: use one of {', '.join(FORMATS)}.")
-    return FORMATS[path.suffix.lower()]
 
 
 class File:
@@ -56,7 +24,7 @@ class File:
     Parameters
     ----------
     path : str or Path
-        Parquet, CSV, Arrow/Feather, JSON lines or NPZ, by extension.
+        Path or URI; Parquet, CSV, Arrow/Feather, JSON lines or NPZ, by extension.
     numbers : sequence of str, default=()
         Columns of CSV files to be read as floats even if the first rows hold only integers.
     identifiers : sequence of str, default=()
@@ -84,36 +52,45 @@ class File:
     def __init__(
         self, path: str | Path, numbers: Sequence[str] = (), identifiers: Sequence[str] = (), text: Sequence[str] = ()
     ) -> None:
-        self.path, self.kind = Path(path), format_of(path)
-        if not self.path.is_file():
-            raise TableError(f"{self.path} {'is not a file' if self.path.exists() else 'does not exist'}.")
         pa = arrow()
+        self.path, self.kind = path, format_of(path)
+        self._system, self._inside = resolve(path)
+        info = self._system.get_file_info(self._inside)
+        if not info.is_file:
+            raise TableError(f"{path} {'does not exist' if info.type.name == 'NotFound' else 'is not a file'}.")
         self._identifiers = set(identifiers) if self.kind == "csv" else set()
+        self._text = self._identifiers | set(text)
         self._as_integers: dict[str, bool] = {}
-        self._text = set(text)
-        with self._errors():
+        with reading(path):
             if self.kind == "npz":
-                self._source = pa.dataset.dataset(read_npz(self.path, pa))
+                with self._system.open_input_file(self._inside) as file:
+                    self._source = pa.dataset.dataset(read_npz(file, pa))
             else:
                 if self.kind == "json":
-                    _check_depth(self.path)
-                self._source = pa.dataset.dataset(self.path, format=self._format({}))
-            types = self._text_types(numbers)
-            if types:
-                self._source = pa.dataset.dataset(self.path, format=self._format(types))
+                    self._check_depth()
+                self._source = self._dataset({})
+            if self.kind == "csv" and (types := self._fixed_types(numbers)):
+                self._source = self._dataset(types)
             found = self._source.schema
             twice = [name for name in found.names if found.names.count(name) > 1] if len(found) < 10_000 else []
             if twice:
-                raise TableError(f"{self.path} has several columns {twice[0]!r}: names must be unique.")
+                raise TableError(f"{path} has several columns {twice[0]!r}: names must be unique.")
             fields = [field.with_type(plain_type(field.type)) for field in found]
             self.schema = pa.schema(fields, metadata=found.metadata)
 
-    def _text_types(self, numbers: Sequence[str]) -> dict[str, Any]:
+    def _dataset(self, types: dict[str, Any]) -> Any:
+        pa, kind = arrow(), self.kind
+        if kind == "csv":
+            convert = pa.csv.ConvertOptions(column_types=types, strings_can_be_null=True)
+            kind = pa.dataset.CsvFileFormat(convert_options=convert, read_options=pa.csv.ReadOptions(block_size=_BLOCK))
+        elif kind == "json":
+            kind = pa.dataset.JsonFileFormat(read_options=pa.json.ReadOptions(block_size=_BLOCK))
+        return pa.dataset.dataset(self._inside, filesystem=self._system, format=kind)
+
+    def _fixed_types(self, numbers: Sequence[str]) -> dict[str, Any]:
         """Types of CSV columns that must not depend on their first rows."""
-        if self.kind != "csv":
-            return {}
         pa, schema = arrow(), self._source.schema
-        types = {name: pa.string() for name in self._identifiers | self._text if name in schema.names}
+        types = {name: pa.string() for name in self._text if name in schema.names}
         for name in numbers:
             if name in schema.names and name not in types:
                 kind = schema.field(name).type
@@ -121,51 +98,31 @@ class File:
                     types[name] = pa.float64()
         return types
 
-    def _format(self, types: dict[str, Any]) -> Any:
-        pa = arrow()
-        if self.kind == "csv":
-            convert = pa.csv.ConvertOptions(column_types=types, strings_can_be_null=True)
-            return pa.dataset.CsvFileFormat(convert_options=convert, read_options=pa.csv.ReadOptions(block_size=_BLOCK))
-        if self.kind == "json":
-            return pa.dataset.JsonFileFormat(read_options=pa.json.ReadOptions(block_size=_BLOCK))
-        return self.kind
-
     @property
     def rows(self) -> int | None:
         """Number of rows, or None where the file would have to be read for it."""
-        with self._errors():
+        with reading(self.path):
             return self._source.count_rows() if self.kind in ("parquet", "ipc", "npz") else None
 
     def head(self, columns: list[str], rows: int = 100) -> Any:
-        """Return the first rows as an Arrow table.
-
-        Parameters
-        ----------
-        columns : list of str
-            Columns to read.
-        rows : int, default=100
-            How many rows at most.
-        """
-        with self._errors():
-            return self._checked(self._source.head(rows, columns=columns))
+        """Return the first rows of some columns as an Arrow table."""
+        for batch in self.batches(columns, rows):
+            if len(batch):
+                return arrow().Table.from_batches([batch.slice(0, rows)])
+        return arrow().schema([self.schema.field(name) for name in columns]).empty_table()
 
     def read(self, columns: list[str]) -> Any:
-        """Return all rows of some columns as an Arrow table.
-
-        Parameters
-        ----------
-        columns : list of str
-            Columns to read.
-        """
+        """Return all rows of some columns as an Arrow table."""
         pa = arrow()
-        with self._errors():
+        with reading(self.path):
             if self.kind == "csv":  # here types follow from all rows, not only from the first block
-                text = {name: pa.string() for name in (self._identifiers | self._text) & set(columns)}
+                text = {name: pa.string() for name in self._text & set(columns)}
                 convert = pa.csv.ConvertOptions(include_columns=columns, strings_can_be_null=True, column_types=text)
-                return self._integers(pa.csv.read_csv(self.path, convert_options=convert), whole=True)
+                with self._system.open_input_stream(self._inside) as file:
+                    return self._integers(pa.csv.read_csv(file, convert_options=convert), whole=True)
             return self._checked(self._source.to_table(columns=columns))
 
-    def batches(self, columns: list[str], rows: int) -> Iterator[Any]:
+    def batches(self, columns: list[str], rows: int, groups: tuple[int, int] | None = None) -> Iterator[Any]:
         """Iterate over record batches in the order of the file.
 
         Parameters
@@ -174,13 +131,17 @@ class File:
             Columns to read.
         rows : int
             Largest number of rows of a batch.
+        groups : tuple of (int, int), optional
+            First row group of a Parquet file to be read, and the one after the last; by default all.
         """
-        with self._errors():
+        with reading(self.path):
             if self.kind == "parquet":
                 # A dataset decodes whole row groups, which may be as large as the file: 290 MB against 135 MB here for
                 # a group of 290 MB. This reads pages as they are needed.
-                with arrow().parquet.ParquetFile(self.path, pre_buffer=False, buffer_size=1 << 20) as file:
-                    for batch in file.iter_batches(rows, columns=columns):
+                options = {"pre_buffer": is_remote(self.path), "buffer_size": 1 << 20, "filesystem": self._system}
+                with arrow().parquet.ParquetFile(self._inside, **options) as file:
+                    chosen = range(*groups) if groups else None
+                    for batch in file.iter_batches(rows, row_groups=chosen, columns=columns, use_threads=False):
                         yield self._checked(batch)
                 return
             scan = self._source.to_batches(columns=columns, batch_size=rows, batch_readahead=1, fragment_readahead=1)
@@ -191,9 +152,11 @@ class File:
         """Validate every offset, index and string of a table or batch, and decode types that are encodings."""
         table.validate(full=True)
         for place, field in enumerate(table.schema):
-            kind = plain_type(field.type)
+            kind, column = plain_type(field.type), table.column(place)
             if kind != field.type:
-                table = table.set_column(place, field.name, decode(table.column(place), kind))
+                if arrow().types.is_run_end_encoded(field.type):
+                    column = arrow().compute.run_end_decode(column)
+                table = table.set_column(place, field.name, column.cast(kind))
         return table
 
     def _integers(self, table: Any, *, whole: bool = False) -> Any:
@@ -202,7 +165,7 @@ class File:
             column = table[name]
             if not whole and self._as_integers.get(name) is False:
                 continue
-            found = to_integers(column)
+            found = _to_integers(column)
             if not whole and found is None and self._as_integers.get(name):
                 raise TableError(
                     f"{self.path}: column {name!r} begins with integers, but has other text later: identifiers of one "
@@ -214,41 +177,99 @@ class File:
                 table = table.set_column(table.schema.names.index(name), name, found)
         return table
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Turn every error of a reader into a sentence with the name of the file."""
-        try:
-            yield
-        except (TableError, ImportError):
-            raise
-        except MemoryError:
-            raise TableError(f"{self.path} cannot be read: it needs more memory than this machine has.") from None
-        except Exception as error:
-            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            if "empty" in first.lower() and self.kind in ("csv", "json"):
-                first = "it is empty"
-            raise TableError(f"{self.path} cannot be read: {first.rstrip('.')}.") from None
-
-
-def _check_depth(path: Path) -> None:
-    """Refuse JSON nested so deeply that Arrow's recursive parser would overflow its stack and end the process."""
-    level = least = most = 0
-    with path.open("rb") as file:
-        while data := file.read(_BLOCK):
-            levels = level + _levels(data)
-            level, least, most = int(levels[-1]), min(least, int(levels.min())), max(most, int(levels.max()))
-    if most - least <= _DEEPEST:
-        return
-    with path.open("rb") as file:  # once more, without brackets in strings, which are not nesting
-        for number, line in enumerate(file, 1):
-            if int(_levels(_STRING.sub(b"", line)).max()) > _DEEPEST:
-                raise TableError(
-                    f"{path}, line {number} nests more than {_DEEPEST} levels of brackets: a set is a list of "
-                    "numbers, or of lists of numbers."
-                )
+    def _check_depth(self) -> None:
+        """Refuse JSON nested so deeply that Arrow's recursive parser would overflow its stack and end the process."""
+        level = least = most = 0
+        with self._system.open_input_stream(self._inside) as file:
+            while data := file.read(_BLOCK):
+                levels = level + _levels(data)
+                level, least, most = int(levels[-1]), min(least, int(levels.min())), max(most, int(levels.max()))
+        if most - least <= _DEEPEST:
+            return
+        with self._system.open_input_file(self._inside) as file:  # brackets in strings are not nesting
+            for number, line in enumerate(io.BufferedReader(file), 1):
+                if int(_levels(_STRING.sub(b"", line)).max()) > _DEEPEST:
+                    raise TableError(
+                        f"{self.path}, line {number} nests more than {_DEEPEST} levels of brackets: a set is a list of "
+                        "numbers, or of lists of numbers."
+                    )
 
 
 def _levels(text: bytes) -> np.ndarray:
     """The depth of nesting after each byte."""
     codes = np.frombuffer(text + b" ", dtype=np.uint8) | 32  # [ and { differ in this bit only, as do ] and }
     return np.cumsum((codes == ord("{")).astype(np.int32) - (codes == ord("}")).astype(np.int32), dtype=np.int64)
+
+
+def _to_integers(column: Any) -> Any:
+    """Text such as "17" as integers; None where a text is not the plain form of one: "017", "1e3", larger ones."""
+    pa = arrow()
+    if not pa.types.is_string(column.type):
+        return None
+    try:
+        found = column.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    return None if pa.compute.all(pa.compute.equal(found.cast(pa.string()), column)).as_py() is False else found
+
+
+def plain_type(kind: Any) -> Any:
+    """The type of a column after decoding: encodings of values are not visible to the rest of the package."""
+    pa = arrow()
+    types = pa.types
+    if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if types.is_string_view(kind):
+        return pa.string()
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if types.is_list_view(kind) or types.is_large_list_view(kind):
+        return pa.large_list(plain_type(kind.value_type))
+    if is_list(kind) and (inner := plain_type(kind.value_type)) != kind.value_type:
+        return pa.large_list(inner) if types.is_large_list(kind) else pa.list_(inner)
+    return kind
+
+
+def is_list(kind: Any) -> bool:
+    """Return whether an Arrow type is a list of variable length."""
+    types = arrow().types
+    return types.is_list(kind) or types.is_large_list(kind)
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether an Arrow type is text."""
+    types = arrow().types
+    return types.is_string(kind) or types.is_large_string(kind)
+
+
+def is_number(kind: Any) -> bool:
+    """Return whether an Arrow type holds numbers, booleans, or nothing but nulls."""
+    types = arrow().types
+    tests = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
+    return any(test(kind) for test in tests)
+
+
+def is_single(kind: Any) -> bool:
+    """Return whether an Arrow type holds single values that sets can hold: numbers, text, dates and times."""
+    types = arrow().types
+    times = types.is_date(kind) or types.is_timestamp(kind) or types.is_time(kind) or types.is_duration(kind)
+    return is_number(kind) or is_text(kind) or times
+
+
+def numbers(column: Any, name: str) -> np.ndarray:
+    """Convert an Arrow column to float64, with NaN for null.
+
+    Parameters
+    ----------
+    column : pyarrow.Array
+        Integers, floats, booleans or decimals.
+    name : str
+        Its name, for the error message.
+    """
+    if not is_number(column.type):
+        shown = next((str(v) for v in column.slice(0, 100).to_pylist() if v is not None), "")
+        raise TableError(
+            f"column {name!r} must hold numbers, but it holds {column.type} such as {shown!r}: leave it out of the "
+            "features. A text column that is the only feature is learned as tokens."
+        )
+    return column.cast(arrow().float64(), safe=False).to_numpy(zero_copy_only=False)

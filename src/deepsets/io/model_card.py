@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .tasks import TASKS, task_of
+from .predictions import TASKS, task_of
 
 
 def card(model: Any, config: dict[str, Any], name: str) -> str:

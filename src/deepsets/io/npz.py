@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,22 +10,15 @@ import numpy as np
 OFFSETS = "offsets"
 
 
-def read_npz(path: Path, pa: Any) -> Any:
+def read_npz(file: Any, pa: Any) -> Any:
     """Return the arrays of an archive as an Arrow table.
 
     Arrays of one length are columns. With an array ``offsets`` (B + 1,), arrays with as many entries as there are
     members become list columns. Arrays (N, D) become columns of fixed-size lists; the last axes of arrays with more
-    axes are flattened.
-
-    Parameters
-    ----------
-    path : Path
-        The file. Pickled objects in it are refused.
-    pa : module
-        The package ``pyarrow``.
+    axes are flattened. Pickled objects are refused.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             arrays = {name.removesuffix(".npy"): _read(archive, name) for name in archive.namelist()}
     except (ValueError, OSError, EOFError, KeyError, NotImplementedError, RuntimeError, zipfile.BadZipFile) as error:
         raise ValueError(f"it is not an NPZ archive of plain arrays: {error}") from None

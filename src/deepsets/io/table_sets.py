@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from ..sets import Sets, group_codes
-from .arrow_types import TableError, arrow, is_list, is_number, is_text, numbers
 from .columns import Columns, Shape
+from .files import is_list, is_number, is_text, numbers
+from .storage import TableError, arrow
 
 _EXACT = 2**53  # integers below are exact as floats
 
@@ -23,7 +24,7 @@ class TableSets:
     Parameters
     ----------
     X : Sets, list of list of str, or pyarrow.LargeListArray of structs
-        If all features are numbers, values (N, features) in float64, NaN where they are missing. If the only feature
+        If all features are numbers, values (N, features), NaN where they are missing. If the only feature
         is text, the tokens of each set. Otherwise one list of members per set, each with its named features.
     sizes : ndarray of shape (B,)
         Number of members of each set.
@@ -48,32 +49,13 @@ class TableSets:
         return len(self.sizes)
 
     def where(self, row: int) -> str:
-        """Return the set and the position of a member, in words.
-
-        Parameters
-        ----------
-        row : int
-            Number of the member among all N.
-        """
+        """Return the set and the position of a member, given by its number among all N, in words."""
         ends = self.sizes.cumsum()
         b = int(np.searchsorted(ends, row, side="right"))
         return f"set {self.ids[b].as_py()!r}, member {row - int(ends[b] - self.sizes[b])}"
 
     def named(self, columns: Columns) -> tuple[Any, Any]:
-        """Return X and z with the names of their columns, as estimators learn them.
-
-        Parameters
-        ----------
-        columns : Columns
-            The columns these sets were read from.
-
-        Returns
-        -------
-        X : pyarrow.LargeListArray of structs
-            One list of members per set.
-        z : pyarrow.Table or None
-            One row per set.
-        """
+        """Return X, one list of named features per set, and z, one row per set, as estimators learn them."""
         X, z = self.X, self.z
         if isinstance(X, Sets):
             values = X.values.numpy()
@@ -86,7 +68,7 @@ class TableSets:
         return X, z
 
 
-def to_sets(table: Any, shape: Shape, columns: Columns, first: int = 0) -> TableSets:
+def to_sets(table: Any, shape: Shape, columns: Columns, first: int = 0, dtype: torch.dtype | None = None) -> TableSets:
     """Group the rows of a table into sets, in order of appearance.
 
     Parameters
@@ -99,6 +81,8 @@ def to_sets(table: Any, shape: Shape, columns: Columns, first: int = 0) -> Table
         Roles of the columns.
     first : int, default=0
         Number of the first row in its file, for messages and for sets without names.
+    dtype : torch.dtype, default=torch.float64
+        Precision of the features.
 
     Examples
     --------
@@ -127,16 +111,26 @@ def to_sets(table: Any, shape: Shape, columns: Columns, first: int = 0) -> Table
         else:
             sizes = np.bincount(codes, minlength=len(ids))
 
-    def members(name: str) -> Any:
+    def rows(name: str) -> Any:
+        """A column of the members, in the order of the table."""
         column = _column(table, name, shape)
         if shape.nested:
             if not np.array_equal(np.diff(_offsets(column, name, first)), sizes):
                 raise TableError(f"the lists of {name!r} and {columns.features[0]!r} differ in length.")
             return column.flatten()
-        return column if order is None else column.take(pa.array(order))
+        return column
+
+    def members(name: str) -> Any:
+        return rows(name) if order is None else rows(name).take(pa.array(order))
 
     offsets = torch.from_numpy(_ends(sizes))
-    X = _features(columns.features, shape, members, offsets)
+    given = {name: rows(name) for name in columns.features if shape.places[name][1] is None}
+    if all(is_number(column.type) for column in given.values()):
+        matrix = _matrix_of(columns.features, shape, given, rows, dtype or torch.float64)
+        # Rows of the matrix are put into order at once: columns one by one would touch all memory for each of them.
+        X: Any = Sets(matrix if order is None else matrix[torch.from_numpy(order)], offsets, ensure_finite=False)
+    else:
+        X = _mixed({name: _entry(members(name), name, shape) for name in columns.features}, offsets)
     z = None
     if columns.z:
         per_row = [_entry(_column(table, n, shape) if shape.nested else members(n), n, shape) for n in columns.z]
@@ -204,29 +198,34 @@ def _one_per_set(column: Any, name: str, sizes: np.ndarray) -> Any:
     return column.take(arrow().array(np.cumsum(sizes) - sizes))
 
 
-def _features(names: list[str], shape: Shape, members: Any, offsets: torch.Tensor) -> Any:
-    """The features of all members: a matrix, or tokens where the only feature is text, or structs."""
-    single = [name for name in names if shape.places[name][1] is None]
-    given = {name: members(name) for name in single}
-    if len(names) == 1 and single and is_text(given[names[0]].type) and not given[names[0]].null_count:
-        flat = given[names[0]].to_pylist()
-        return [flat[a:b] for a, b in pairwise(offsets.tolist())]
-    if not all(is_number(column.type) for column in given.values()):
-        each = {name: given[name] if name in given else _entry(members(name), name, shape) for name in names}
-        return _structs(each, offsets.numpy())
-    values = np.empty((int(offsets[-1]), len(names)))
+def _matrix_of(names: list[str], shape: Shape, given: dict[str, Any], rows: Any, dtype: torch.dtype) -> torch.Tensor:
+    """Numeric features as a matrix (N, features), in the order of the table."""
+    out: torch.Tensor | None = None
     vectors: dict[str, np.ndarray] = {}
     for i, name in enumerate(names):
         inside, entry = shape.places[name]
         if entry is None:
-            values[:, i] = numbers(given[name], name)
+            column = numbers(given[name], name)
         else:
             if inside not in vectors:  # all entries at once: one by one would cost the square of their number
-                vectors = {inside: _matrix(members(name), inside)}
+                vectors = {inside: _matrix(rows(name), inside)}
             if entry >= vectors[inside].shape[1]:
                 raise TableError(f"the members in column {inside!r} have {vectors[inside].shape[1]} numbers.")
-            values[:, i] = vectors[inside][:, entry]
-    return Sets(torch.from_numpy(values), offsets, ensure_finite=False)
+            column = vectors[inside][:, entry]
+        if out is None:
+            out = torch.empty(len(column), len(names), dtype=dtype)
+        out.numpy()[:, i] = column
+    assert out is not None
+    return out
+
+
+def _mixed(columns: dict[str, Any], offsets: torch.Tensor) -> Any:
+    """Features that are not all numbers: tokens where the only one is text, or structs."""
+    (only, *others) = columns.values()
+    if not others and is_text(only.type) and not only.null_count:
+        flat = only.to_pylist()
+        return [flat[a:b] for a, b in pairwise(offsets.tolist())]
+    return _structs(columns, offsets.numpy())
 
 
 def _structs(columns: dict[str, Any], offsets: np.ndarray) -> Any:

@@ -1,39 +1,66 @@
-"""Tables written piece by piece; a file appears when it is complete."""
+"""Outputs: tables written piece by piece, and folders of Parquet files; they appear when they are complete."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..files import atomic_path, locked
-from .arrow_types import TableError, arrow
-from .files import format_of
+from ..files import atomic_folder, atomic_path, locked
+from .storage import (
+    TableError,
+    arrow,
+    copy_file,
+    delete_folder,
+    file_stamps,
+    format_of,
+    is_remote,
+    kind_of,
+    resolve,
+)
+
+MANIFEST = "_deepsets.json"  # readers of folders of Parquet files skip names that begin with an underscore
+_SORTED = 128 << 20  # bytes of Parquet files that are sorted in memory
+_GROUP = 1 << 16  # rows of a row group
 
 
-def check_output(path: Path, overwrite: bool, inputs: tuple[Path, ...] = ()) -> None:
-    """Raise an error, before any work, for a path that cannot or must not be written.
+def check_output(path: str | Path, overwrite: bool, inputs: tuple[Path, ...] = ()) -> None:
+    """Raise an error, before any work, for an output that cannot or must not be written.
 
     Parameters
     ----------
-    path : Path
-        The table to write.
+    path : str or Path
+        Path or URI of a file, whose extension gives the format, or of a folder (no extension).
     overwrite : bool
-        Whether an existing file may be replaced.
+        Whether an existing output may be replaced; a folder only if it was written by this package.
     inputs : tuple of Path, default=()
         Files that are read to make it; they are never replaced.
     """
-    format_of(path)
+    folder, kind = not Path(path).suffix, kind_of(path)
+    if not folder:
+        format_of(path)
     for source in inputs:
-        if path.exists() and source.exists() and path.samefile(source):
+        if kind == "File" and source.exists() and Path(path).samefile(source):
             raise TableError(f"{path} is the input: choose another path for the output.")
-    if path.is_dir() or (path.exists() and not overwrite):
-        raise TableError(f"{path} exists: choose another path" + (", or --overwrite." * (not path.is_dir()) or "."))
-    check_folder(path)
+    foreign = kind == ("File" if folder else "Directory") or (kind == "Directory" and read_manifest(path) is None)
+    if kind != "NotFound" and (foreign or not overwrite):
+        what = "exists, and was not written by this package" if foreign and folder else "exists"
+        raise TableError(f"{path} {what}: choose another path{'.' if foreign else ', or --overwrite.'}")
+    if not is_remote(path):
+        check_folder(Path(resolve(path)[1]))
+        return
+    system, inside = resolve(path)
+    try:
+        with system.open_output_stream(f"{inside}.check") as file:
+            file.write(b"")
+        system.delete_file(f"{inside}.check")
+    except OSError as error:
+        raise TableError(f"{path} cannot be written: {str(error).splitlines()[0].rstrip('.')}.") from None
 
 
 def check_folder(path: Path) -> None:
@@ -57,15 +84,15 @@ def check_folder(path: Path) -> None:
 
 
 @contextmanager
-def writer(path: Path) -> Iterator[Callable[[Any], None]]:
+def writer(path: str | Path) -> Iterator[Callable[[Any], None]]:
     """Write Arrow tables of one schema, one after another, in the format of the extension.
 
     The file is written under a temporary name and renamed at the end; after an error it is removed.
 
     Parameters
     ----------
-    path : Path
-        The file to write.
+    path : str or Path
+        Path or URI of the file to write.
 
     Yields
     ------
@@ -74,7 +101,6 @@ def writer(path: Path) -> Iterator[Callable[[Any], None]]:
 
     Examples
     --------
-    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "out.csv"
     ...     with writer(path) as write:
@@ -83,6 +109,14 @@ def writer(path: Path) -> Iterator[Callable[[Any], None]]:
     ...     path.read_text().split()
     ['"n"', '1', '2', '3']
     """
+    if is_remote(path):
+        with tempfile.TemporaryDirectory(prefix="deepsets-") as folder:
+            local = Path(folder) / Path(path).name
+            with writer(local) as write:
+                yield write
+            copy_file(str(local), str(path))
+        return
+    path = Path(resolve(path)[1])
     with locked(path), atomic_path(path) as temporary, ExitStack() as stack:
         yield _Writer(temporary, format_of(path), stack).write
 
@@ -103,10 +137,12 @@ class _Writer:
             if self.kind == "json":
                 self.sink = self.stack.enter_context(self.path.open("w", encoding="utf-8"))
             else:
-                make = {"parquet": pa.parquet.ParquetWriter, "csv": pa.csv.CSVWriter, "ipc": pa.ipc.new_file}
+                make = {"parquet": parquet_writer, "csv": pa.csv.CSVWriter, "ipc": pa.ipc.new_file}
                 self.sink = self.stack.enter_context(make[self.kind](self.path, table.schema))
         if self.kind == "json":
             self.sink.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in table.to_pylist())
+        elif self.kind == "parquet":
+            self.sink.write_table(table, _GROUP)
         else:
             self.sink.write_table(table)
 
@@ -122,3 +158,76 @@ def _array(column: Any) -> np.ndarray:
     """Text as NumPy's own: an archive with objects would need pickle."""
     array = column.to_numpy()
     return np.array(array.tolist(), dtype=str) if array.dtype == object else array
+
+
+def parquet_writer(sink: Any, schema: Any) -> Any:
+    """Open a Parquet file for writing, without dictionaries for vectors: these would cost ten times the writing."""
+    types = arrow().types
+    plain = [field.name for field in schema if not types.is_fixed_size_list(field.type)]
+    return arrow().parquet.ParquetWriter(sink, schema, use_dictionary=plain)
+
+
+@contextmanager
+def open_output(uri: str) -> Iterator[Any]:
+    """Open a file for writing, which appears when the block ends without an error."""
+    system, path = resolve(uri)
+    if is_remote(uri):
+        with system.open_output_stream(path) as stream:
+            yield stream
+    else:
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            yield file
+
+
+def read_manifest(folder: str | Path) -> dict[str, Any] | None:
+    """Return the description that :func:`publish` has written into a folder, or None."""
+    system, path = resolve(folder)
+    try:
+        with system.open_input_stream(f"{path}/{MANIFEST}") as file:
+            return json.loads(file.read())
+    except OSError:
+        return None
+
+
+def publish(
+    parts: Sequence[str], output: str, manifest: dict[str, Any], sort: str | None = None, schema: Any = None
+) -> None:
+    """Combine Parquet files to an output, which appears when it is complete.
+
+    A folder gets the files as they are, and `manifest` as its description. A file gets their rows, cast to `schema`
+    if it is given, and sorted by `sort` if they are few enough to be sorted in memory.
+    """
+    text = json.dumps(manifest, indent=1).encode()
+    names = [f"part-{number:06d}.parquet" for number in range(len(parts))]
+    if Path(output).suffix:
+        tables = _tables(parts)
+        if schema is not None:
+            tables = (table.cast(schema) for table in tables)
+        if sort and sum(size for _, size, _ in file_stamps(parts)) < _SORTED:
+            tables = iter([arrow().concat_tables(tables).sort_by(sort)])
+        with writer(output) as write:
+            for table in tables:
+                write(table)
+    elif is_remote(output):
+        delete_folder(output)  # of an earlier run
+        for part, name in zip(parts, names, strict=True):
+            copy_file(part, f"{output}/{name}")
+        system, path = resolve(output)
+        with system.open_output_stream(f"{path}/{MANIFEST}") as stream:  # last: it says that the output is complete
+            stream.write(text)
+    else:
+        with atomic_folder(resolve(output)[1]) as new:
+            for part, name in zip(parts, names, strict=True):
+                copy_file(part, str(new / name))
+            (new / MANIFEST).write_bytes(text)
+
+
+def _tables(parts: Sequence[str]) -> Iterator[Any]:
+    """All tables, a row group at a time; at least an empty one."""
+    for number, part in enumerate(parts):
+        system, path = resolve(part)
+        with arrow().parquet.ParquetFile(path, filesystem=system) as file:
+            if number == 0:
+                yield file.schema_arrow.empty_table()
+            for group in range(file.num_row_groups):
+                yield file.read_row_group(group)

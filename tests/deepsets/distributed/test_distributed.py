@@ -23,6 +23,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 
 ALONE = distributed.Engine(workers=1)
 NAMES = ["x0", "x1", "x2"]
+torch.manual_seed(0)
 POOLINGS = [
     "sum",
     "mean",

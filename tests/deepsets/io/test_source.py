@@ -1,11 +1,14 @@
 """Tables as a model needs them."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from deepsets import nn
-from deepsets.io import Source, TableError, table_files
+from deepsets.io import Source, TableError
+from deepsets.io.storage import list_files
 
 from .tables import LONG, pa, write
 
@@ -55,7 +58,7 @@ def test_wide_vectors_are_read_once(tmp_path):
 def test_the_files_of_a_folder_are_its_parquet_files(tmp_path):
     for name in ("b.parquet", "a.pq", "_hidden.parquet", ".tmp.parquet", "notes.txt"):
         (tmp_path / name).touch()
-    assert [path.name for path in table_files(tmp_path)] == ["a.pq", "b.parquet"]
+    assert [Path(path).name for path in list_files(tmp_path)] == ["a.pq", "b.parquet"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(TableError, match="holds no Parquet files"):
-        table_files(tmp_path / "empty")
+        list_files(tmp_path / "empty")

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..io import arrow
-from ..io.storage import delete_folder, list_files, publish, read_footers
+from ..io.storage import delete_folder, list_files, read_footers
+from ..io.table_writer import publish
 from .jobs import Job
 from .states import hashes
 
@@ -20,13 +21,14 @@ class ToBuckets:
     """Adds the bucket of each set. A bucket is grouped and reduced at once: sets by themselves would be too small."""
 
     def __init__(self, job: Job) -> None:
-        widths = [getattr(field.type, "list_size", 1) for field in job.middle]
-        members = sum(part.members for input in job.inputs for part in input.parts)
-        self.count = min(max(8 * sum(widths) * members // _BYTES, 16), 1024)
+        width = sum(getattr(field.type, "list_size", 1) for field in job.middle)
+        self.schema = job.middle
+        self.count = min(max(8 * width * sum(input.members for input in job.inputs) // _BYTES, 16), 1024)
 
     def __call__(self, table: Any) -> Any:
         """Add the column of buckets."""
-        return table.append_column(BUCKET, arrow().array(hashes(table.column(0)) * self.count >> 32))
+        bucket = arrow().array(hashes(table.column(0)) * self.count >> 32)
+        return table.cast(self.schema).append_column(BUCKET, bucket)
 
 
 class OfBucket:
@@ -41,15 +43,17 @@ class OfBucket:
 
 
 @contextmanager
-def staged(job: Job) -> Iterator[str]:
-    """Give a folder for the results of the block, which become the output when it ends without an error."""
-    folder = f"{job.output.rstrip('/')}.parts"
+def staged(job: Job) -> Iterator[tuple[str, dict[str, int]]]:
+    """Give a folder for results, which become the output when the block ends without an error, and their number."""
+    folder, facts = f"{job.output.rstrip('/')}.parts", {"sets": 0}
     if job.inputs[0].parts[0].groups is None:
         raise ValueError(f"the engines ray and spark read Parquet; found {job.inputs[0].parts[0].file}.")
     delete_folder(folder)
     try:
-        yield folder
-        publish(list_files(folder), job.output, job.manifest, job.result.names[0] if job.reduce else None, job.result)
+        yield folder, facts
+        files = list_files(folder)
+        facts["sets"] = sum(footer.num_rows for footer in read_footers(files))
+        publish(files, job.output, job.manifest, job.sort, job.result)
     finally:
         delete_folder(folder)
 
@@ -58,8 +62,3 @@ def user_error(error: Exception) -> Exception:
     """Return the error of a task without the trace of the cluster, if it is one in the tables."""
     messages = re.findall(r"(?:ValueError|TableError): (.+)", str(error))
     return ValueError(messages[-1]) if messages else error
-
-
-def count_rows(folder: str) -> int:
-    """Return the number of rows of the Parquet files of a folder."""
-    return sum(footer.num_rows for footer in read_footers(list_files(folder)))
