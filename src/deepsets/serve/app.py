@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import mimetypes
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
-from typing import Annotated, Any, TypeVar
+from pathlib import Path
+from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.responses import FileResponse
+from starlette.staticfiles import StaticFiles
 
 from . import schema
 from .estimators import ServedEstimator
 from .expanders import ExpansionQuery, ServedExpander
 from .limits import Limits, RequestError
-from .metrics import Metrics
-from .middleware import Middleware
+from .middleware import PAGE, Metrics, Middleware, error_response, json_response
 from .models import Served
-from .page_files import page_files
-from .responses import add_error_handlers, documented, json_response, validation_message
 from .scheduler import Scheduler
 
 _ERRORS = {400: "malformed request", 401: "missing token", 421: "host name not served", 422: "invalid question"}
-_POST_ERRORS = _ERRORS | {
+_POST_ERRORS = {
     404: "unknown model",
     408: "body too slow",
     413: "too large",
@@ -34,7 +39,7 @@ _POST_ERRORS = _ERRORS | {
     504: "no answer in time",
 }
 _PARSE_IN_THREAD = 4096  # bytes; a larger body would hold up the event loop
-Body = TypeVar("Body", bound=BaseModel)
+_PAGE_FILES = Path(__file__).parent / "page"
 
 
 def create_app(
@@ -68,11 +73,11 @@ def create_app(
     """
     if not models:
         raise ValueError("there is no model to serve: give at least one.")
-    limits, named, files = limits or Limits(), {model.name: model for model in models}, page_files()
-    metrics = Metrics()
+    limits, metrics = limits or Limits(), Metrics()
     scheduler = Scheduler(limits, metrics.call)
     metrics.watch(scheduler)
-    parsers = ThreadPoolExecutor(1, thread_name_prefix="deepsets-parse")
+    service = _Service(models, limits, scheduler)
+    cards = {"models": [model.card() for model in models], "default": models[0].name}
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -92,174 +97,250 @@ def create_app(
         dependencies=[Depends(HTTPBearer(auto_error=False))] if token else [],
     )
 
-    def model_for(name: str | None, ability: str, kind: type[Any]) -> Any:
-        model = named.get(models[0].name if name is None else name)
-        if model is None:
-            raise RequestError(404, f"there is no model {str(name)[:60]!r}; there are: {', '.join(named)}.")
-        if ability not in model.abilities or not isinstance(model, kind):
-            raise ValueError(f"{model.name} cannot {ability}; it can: {', '.join(model.abilities)}.")
-        return model
-
-    def check_count(count: int, what: str, most: int = limits.elements) -> None:
-        if count > most:
-            raise RequestError(413, f"{what} holds {count} elements; at most {most} are accepted.")
-
-    def post(path: str, question: type[Body], answer: Any) -> Callable[..., Any]:
-        """Register a route whose body is parsed and checked outside the event loop when it is large."""
-        content = {"application/json": {"schema": question.model_json_schema()}}
-
-        def register(handle: Callable[[Body, str], Awaitable[Response]]) -> None:
-            async def route(request: Request) -> Response:
-                body = await request.body()
-                kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-                if kind != "application/json":
-                    raise ValueError(
-                        "the body must be a JSON object with the header content-type: application/json; "
-                        f"found {kind!r}."
-                    )
-                loop = asyncio.get_running_loop()
-                try:
-                    if len(body) > _PARSE_IN_THREAD:
-                        asked = await loop.run_in_executor(parsers, question.model_validate_json, body)
-                    else:
-                        asked = question.model_validate_json(body)
-                except ValidationError as error:
-                    first = error.errors(include_url=False, include_input=False)[0]
-                    raise ValueError(validation_message(first)) from None
-                client = request.client
-                return await handle(asked, "-" if client is None else f"{client.host}:{client.port}")
-
-            route.__name__, route.__doc__ = handle.__name__, handle.__doc__
-            app.post(
-                path,
-                response_model=answer,
-                responses=documented(_POST_ERRORS),
-                openapi_extra={"requestBody": {"content": content, "required": True}},
-            )(route)
-
-        return register
-
-    async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(parsers, function, *arguments)
-
-    async def alone(kind: Any, units: float, client: str, function: Callable[..., Any], *question: Any) -> Any:
-        """One call of a model for one question."""
-        return await scheduler.submit(
-            kind, lambda questions: [function(*q) for q in questions], question, units=units, client=client
-        )
-
-    @app.get("/v1/models", response_model=schema.ModelList, responses=documented(_ERRORS))
+    @app.get("/v1/models", response_model=schema.ModelList, responses=_documented(400, 401, 421, 422))
     async def list_models() -> Response:
         """List the models."""
-        return json_response({"models": [model.card() for model in models], "default": models[0].name})
+        return json_response(cards)
 
-    @app.get("/v1/complete", response_model=schema.Completions, responses=documented(_ERRORS | {404: "unknown model"}))
+    @app.get("/v1/complete", response_model=schema.Completions, responses=_documented(400, 401, 404, 421, 422))
     async def complete(
         prefix: Annotated[str, Query(max_length=200)] = "",
         model: Annotated[str | None, Query()] = None,
         limit: Annotated[int, Query(ge=1, le=100)] = 8,
     ) -> Response:
         """Complete a prefix: elements that begin with it, then those that contain it."""
-        return json_response({"elements": model_for(model, "expand", ServedExpander).complete(prefix, limit)})
+        return json_response({"elements": service.model(model, "expand", ServedExpander).complete(prefix, limit)})
 
-    @post("/v1/expand", schema.ExpandQuestion, schema.ExpandAnswer)
-    async def expand(asked: schema.ExpandQuestion, client: str) -> Response:
-        """Find the k elements that go best with the query, best first."""
-        model = model_for(asked.model, "expand", ServedExpander)
-        check_count(len(asked.query), "the query")
-        check_count(len(asked.exclude), "`exclude`")
-        if asked.k > limits.k:
-            raise ValueError(f"k must be at most {limits.k} here, found {asked.k}.")
-        members, unknown = model.resolve(asked.query, asked.z)
-        exclude, unknown_exclude = model.known(asked.exclude)
-        query = ExpansionQuery(members, asked.k, tuple(exclude), asked.z)
-        model.check_candidates_left(query)
-        found = await scheduler.submit(
-            (model.name, "scores"), model.scores, query, client=client, max_batch=model.max_batch(limits)
-        )
-        return json_response({"model": model.name, "candidates": found, "unknown": unknown + unknown_exclude})
+    for name, question, answer in (
+        ("expand", schema.ExpandQuestion, schema.ExpandAnswer),
+        ("score", schema.ScoreQuestion, schema.ScoreAnswer),
+        ("fits", schema.FitsQuestion, schema.FitsAnswer),
+        ("predict", schema.SetsQuestion, schema.PredictAnswer),
+        ("explain", schema.SetsQuestion, schema.ExplainAnswer),
+    ):
+        content = {"application/json": {"schema": question.model_json_schema()}}
+        app.post(
+            f"/v1/{name}",
+            response_model=answer,
+            responses=_documented(*_ERRORS, *_POST_ERRORS),
+            openapi_extra={"requestBody": {"content": content, "required": True}},
+        )(_route(getattr(service, name), question, limits, service.in_thread))
 
-    @post("/v1/score", schema.ScoreQuestion, schema.ScoreAnswer)
-    async def score(asked: schema.ScoreQuestion, client: str) -> Response:
-        """Score candidates: how well each goes with the query."""
-        model = model_for(asked.model, "score", ServedExpander)
-        check_count(len(asked.query), "the query")
-        members, unknown = model.resolve(asked.query, asked.z)
-        if asked.candidates is None:
-            query = ExpansionQuery(members, z=asked.z)
-            found = await scheduler.submit(
-                (model.name, "scores"), model.scores, query, client=client, max_batch=model.max_batch(limits)
-            )
-        else:
-            check_count(len(asked.candidates), "`candidates`")
-            candidates = model.resolve_each(asked.candidates, "`candidates`")
-            found = await alone((model.name, "score"), 1, client, model.score, members, candidates, asked.z)
-        return json_response({"model": model.name, "scores": found, "unknown": unknown})
-
-    @post("/v1/fits", schema.FitsQuestion, schema.FitsAnswer)
-    async def fits(asked: schema.FitsQuestion, client: str) -> Response:
-        """Tell how well each member goes with the others, and which one is odd, if any."""
-        model = model_for(asked.model, "fits", ServedExpander)
-        check_count(len(asked.query), "the query", min(limits.fits, limits.elements))
-        model.check_context(asked.z)
-        members = model.resolve_each(asked.query, "the query")
-        found = await alone((model.name, "fits"), len(members), client, model.fits, members, asked.z)
-        return json_response({"model": model.name, **found})
-
-    @post("/v1/predict", schema.SetsQuestion, schema.PredictAnswer)
-    async def predict(asked: schema.SetsQuestion, client: str) -> Response:
-        """Predict for each set, or for each of its members."""
-        model, sets, units = await sets_for(asked, "predict")
-        found = await scheduler.submit(
-            (model.name, "predict"),
-            model.predict,
-            sets,
-            units=units,
-            client=client,
-            max_batch=model.max_batch(limits),
-        )
-        return json_response({"model": model.name, **found})
-
-    @post("/v1/explain", schema.SetsQuestion, schema.ExplainAnswer)
-    async def explain(asked: schema.SetsQuestion, client: str) -> Response:
-        """Explain predictions: for each member the prediction for its set minus the prediction without it."""
-        model, sets, units = await sets_for(asked, "explain")
-        return json_response(
-            {"model": model.name, **await alone((model.name, "explain"), units, client, model.explain, sets)}
-        )
-
-    async def sets_for(asked: schema.SetsQuestion, ability: str) -> tuple[ServedEstimator, Any, float]:
-        model = model_for(asked.model, ability, ServedEstimator)
-        members = max(sum(map(len, asked.sets)), len(asked.sets))
-        check_count(members, "`sets`")
-        return model, await in_thread(model.read, asked.sets, asked.z), max(1.0, members / 64)
-
-    @app.get("/healthz", response_model=schema.Health, responses=documented({421: _ERRORS[421]}))
-    @app.get("/readyz", response_model=schema.Health, responses=documented({421: _ERRORS[421]}))
+    @app.get("/healthz", response_model=schema.Health, responses=_documented(421))
+    @app.get("/readyz", response_model=schema.Health, responses=_documented(421))
     async def health() -> Response:
         """Report that the server is up; it listens once its models are loaded."""
         return json_response({"status": "ok"})
 
-    @app.get("/metrics", response_class=Response, responses=documented({c: _ERRORS[c] for c in (401, 421)}))
+    @app.get("/metrics", response_class=Response, responses=_documented(401, 421))
     async def show_metrics() -> Response:
         """Metrics for Prometheus."""
-        return Response(metrics.text(), media_type=metrics.content_type)
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    async def show_file(request: Request) -> Response:
-        file = files[request.scope["path"]]
-        headers = {"etag": file.etag, "cache-control": "no-cache"}
-        if request.headers.get("if-none-match") == file.etag:
-            return Response(status_code=304, headers=headers)
-        return Response(file.content, media_type=file.media_type, headers=headers)
+    @app.get("/", include_in_schema=False)
+    async def show_page() -> Response:
+        return FileResponse(_PAGE_FILES / "index.html")
 
-    for path in files:
-        app.add_route(path, show_file, methods=["GET"], include_in_schema=False)
-    add_error_handlers(app)
+    mimetypes.add_type("text/javascript", ".js")  # Windows may know another type
+    app.mount(PAGE, StaticFiles(directory=_PAGE_FILES))
+    _add_error_handlers(app)
     routes = frozenset(str(getattr(route, "path", "")) for route in app.routes)
-    app.add_middleware(Middleware, limits, token, frozenset(files), routes, metrics.request)
+    app.add_middleware(Middleware, token, routes, metrics)
     if cors:
         headers = ["authorization", "content-type"]
         app.add_middleware(
             CORSMiddleware, allow_origins=list(cors), allow_methods=["GET", "POST"], allow_headers=headers
         )
     return app
+
+
+class _Service:
+    """What the routes do, once a question is parsed."""
+
+    def __init__(self, models: Sequence[Served], limits: Limits, scheduler: Scheduler) -> None:
+        self._models, self._limits, self._scheduler = {model.name: model for model in models}, limits, scheduler
+        self._default = models[0].name
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="deepsets-parse")
+
+    def model(self, name: str | None, ability: str, kind: type[Any]) -> Any:
+        model = self._models.get(self._default if name is None else name)
+        if model is None:
+            raise RequestError(404, f"there is no model {str(name)[:60]!r}; there are: {', '.join(self._models)}.")
+        if ability not in model.abilities or not isinstance(model, kind):
+            raise ValueError(f"{model.name} cannot {ability}; it can: {', '.join(model.abilities)}.")
+        return model
+
+    async def in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+    async def _ask(self, method: Callable[..., Any], question: Any, client: str, units: float, batch: int) -> Any:
+        """Answer of a method of a model that takes a list of questions."""
+        model: Served = method.__self__  # type: ignore[attr-defined]
+        kind = (model.name, method.__name__)
+        return await self._scheduler.submit(kind, method, question, units=units, client=client, max_batch=batch)
+
+    async def expand(self, asked: schema.ExpandQuestion, client: str) -> dict[str, Any]:
+        """Find the k elements that go best with the query, best first."""
+        model = self.model(asked.model, "expand", ServedExpander)
+        self._check(len(asked.query), "the query")
+        self._check(len(asked.exclude), "`exclude`")
+        if asked.k > self._limits.k:
+            raise ValueError(f"k must be at most {self._limits.k} here, found {asked.k}.")
+        members, unknown = model.resolve(asked.query, asked.z)
+        exclude, unknown_exclude = model.known(asked.exclude)
+        query = ExpansionQuery(members, asked.k, tuple(exclude), asked.z)
+        model.check_candidates_left(query)
+        found = await self._ask(model.scores, query, client, 1, model.max_batch(self._limits))
+        return {"model": model.name, "candidates": found, "unknown": unknown + unknown_exclude}
+
+    async def score(self, asked: schema.ScoreQuestion, client: str) -> dict[str, Any]:
+        """Score candidates: how well each goes with the query."""
+        model = self.model(asked.model, "score", ServedExpander)
+        self._check(len(asked.query), "the query")
+        members, unknown = model.resolve(asked.query, asked.z)
+        if asked.candidates is None:
+            query = ExpansionQuery(members, z=asked.z)
+            found = await self._ask(model.scores, query, client, 1, model.max_batch(self._limits))
+        else:
+            self._check(len(asked.candidates), "`candidates`")
+            candidates = model.resolve_each(asked.candidates, "`candidates`")
+            found = await self._ask(model.score, (members, candidates, asked.z), client, 1, 1)
+        return {"model": model.name, "scores": found, "unknown": unknown}
+
+    async def fits(self, asked: schema.FitsQuestion, client: str) -> dict[str, Any]:
+        """Tell how well each member goes with the others, and which one is odd, if any."""
+        model = self.model(asked.model, "fits", ServedExpander)
+        self._check(len(asked.query), "the query", min(self._limits.fits, self._limits.elements))
+        model.check_context(asked.z)
+        members = model.resolve_each(asked.query, "the query")
+        return {"model": model.name} | await self._ask(model.fits, (members, asked.z), client, len(members), 1)
+
+    async def predict(self, asked: schema.SetsQuestion, client: str) -> dict[str, Any]:
+        """Predict for each set, or for each of its members."""
+        model, sets, units = await self._sets(asked, "predict")
+        return {"model": model.name} | await self._ask(model.predict, sets, client, units, self._limits.batch)
+
+    async def explain(self, asked: schema.SetsQuestion, client: str) -> dict[str, Any]:
+        """Explain predictions: for each member the prediction for its set minus the prediction without it."""
+        model, sets, units = await self._sets(asked, "explain")
+        return {"model": model.name} | await self._ask(model.explain, sets, client, units, 1)
+
+    async def _sets(self, asked: schema.SetsQuestion, ability: str) -> tuple[ServedEstimator, Any, float]:
+        model = self.model(asked.model, ability, ServedEstimator)
+        members = max(sum(map(len, asked.sets)), len(asked.sets))
+        self._check(members, "`sets`")
+        return model, await self.in_thread(model.read, asked.sets, asked.z), max(1.0, members / 64)
+
+    def _check(self, count: int, what: str, most: int | None = None) -> None:
+        most = most or self._limits.elements
+        if count > most:
+            raise RequestError(413, f"{what} holds {count} elements; at most {most} are accepted.")
+
+
+def _route(
+    handle: Callable[..., Awaitable[Any]],
+    question: type[BaseModel],
+    limits: Limits,
+    in_thread: Callable[..., Awaitable[Any]],
+) -> Callable[[Request], Awaitable[Response]]:
+    """A route that reads and checks the body, large ones outside of the event loop, within the time limit."""
+
+    async def answer(body: bytes, request: Request) -> Any:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise ValueError(
+                f"the body must be a JSON object with the header content-type: application/json; found {kind!r}."
+            )
+        try:
+            if len(body) > _PARSE_IN_THREAD:
+                asked = await in_thread(question.model_validate_json, body)
+            else:
+                asked = question.model_validate_json(body)
+        except ValidationError as error:
+            raise ValueError(_sentence(error.errors(include_url=False, include_input=False)[0])) from None
+        return await handle(asked, request.client.host if request.client else "-")
+
+    async def route(request: Request) -> Response:
+        end = asyncio.get_running_loop().time() + limits.timeout
+        try:
+            async with asyncio.timeout_at(end):
+                body = await _body(request, limits.body)
+        except TimeoutError:
+            message = f"the body did not arrive within {limits.timeout:g} seconds."
+            raise RequestError(408, message, {"connection": "close"}) from None
+        try:
+            async with asyncio.timeout_at(end):
+                return json_response(await _unless_left(request, answer(body, request)))
+        except TimeoutError:
+            raise RequestError(504, f"no answer within {limits.timeout:g} seconds.") from None
+
+    route.__name__, route.__doc__ = handle.__name__, handle.__doc__
+    return route
+
+
+async def _body(request: Request, most: int) -> bytes:
+    """The body. Of one that is too large some more is read, so that a client still sending sees the response."""
+    parts, size = [], 0
+    try:
+        async for part in request.stream():
+            size += len(part)
+            if size <= most:
+                parts.append(part)
+            if size > 8 * most:
+                break
+    except ClientDisconnect:
+        raise RequestError(499, "the client left.") from None
+    if size > most:
+        raise RequestError(413, f"the body is larger than {most} bytes.", {"connection": "close"})
+    return b"".join(parts)
+
+
+async def _unless_left(request: Request, work: Any) -> Any:
+    """The result of some work, which is cancelled when the client disconnects."""
+    task, left = asyncio.ensure_future(work), asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise RequestError(499, "the client left.")
+    finally:
+        left.cancel()
+        task.cancel()
+
+
+def _add_error_handlers(app: FastAPI) -> None:
+    """Answer every exception with ``{"error": sentence}``."""
+
+    @app.exception_handler(RequestError)
+    async def refused(request: Request, error: RequestError) -> Response:
+        return error_response(error)
+
+    @app.exception_handler(ValueError)
+    async def wrong(request: Request, error: ValueError) -> Response:
+        return json_response({"error": str(error)}, 422)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        return json_response({"error": _sentence({**first, "loc": first["loc"][1:]})}, 422)
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> Response:
+        return json_response({"error": f"{error.detail}."}, error.status_code, dict(error.headers or {}))
+
+
+def _documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Error responses of a route, for OpenAPI."""
+    texts = _ERRORS | _POST_ERRORS
+    return {status: {"model": schema.Problem, "description": texts[status]} for status in statuses}
+
+
+def _sentence(error: Any) -> str:
+    """Where a question differs from what is expected, and how."""
+    if error["type"] == "json_invalid":
+        return f"the body is not valid JSON: {error['ctx']['error']}."
+    if error["type"] == "model_type" and not error["loc"]:
+        return "the body must be a JSON object."
+    # For a union, pydantic adds the name of the type it tried to the location.
+    parts = [str(p) for p in error["loc"] if not str(p).startswith(("list[", "str", "int", "nullable"))]
+    return f"{'.'.join(parts) or 'the body'}: {error['msg'][0].lower()}{error['msg'][1:]}."

@@ -18,45 +18,27 @@ _TASKS = {
 
 
 class SetsQuery(NamedTuple):
-    """The sets of one question.
-
-    Attributes
-    ----------
-    sets : list
-        Arrays (members, features), or lists of tokens.
-    z : ndarray or None
-        Context of the sets, (sets, columns).
-    """
+    """The sets of one question, arrays (members, features) or lists of tokens, and their context (sets, columns)."""
 
     sets: list[Any]
     z: np.ndarray | None
 
 
 class ServedEstimator(Served):
-    """An estimator that answers ``predict``, and ``explain`` where it can.
-
-    Parameters
-    ----------
-    name : str
-        Name of the model in the API.
-    model : estimator
-        A fitted estimator.
-    examples : list of list, optional
-        Sets the page begins with.
-    about : str, optional
-        Description for the page.
-    """
+    """An estimator that answers ``predict``, and ``explain`` where it can; parameters as for `Served`."""
 
     kind = "estimator"
 
     def __init__(
         self, name: str, model: Any, examples: list[list[Any]] | None = None, about: str | None = None
     ) -> None:
-        trained = getattr(model, "n_sets_", None)
-        of = f" fitted on {trained:,} sets" if trained else ""
-        super().__init__(name, model, examples, about or f"{type(model).__name__}{of}")
+        super().__init__(name, model, examples, about)
         self.task = _TASKS[type(model).__name__]
         self.abilities = ["predict", "explain"] if hasattr(model, "explain") else ["predict"]
+
+    @staticmethod
+    def _trained(model: Any) -> str:
+        return f"fitted on {model.n_sets_:,} sets" if getattr(model, "n_sets_", None) else ""
 
     def read(self, sets: list[list[Any]], z: list[list[float]] | None) -> SetsQuery:
         """Convert the sets of a question to what the estimator takes."""
@@ -105,20 +87,23 @@ class ServedEstimator(Served):
             predictions = [self.model.classes_[part.argmax(-1)].tolist() for part in probabilities]
         out, first = [], 0
         for query in queries:
-            last = first + len(query.sets)
-            answer = {"predictions": predictions[first:last]}
+            here = slice(first, first := first + len(query.sets))
+            out.append({"predictions": predictions[here]})
             if probabilities is not None:
-                answer["probabilities"] = [to_json(part) for part in probabilities[first:last]]
-            out.append(answer)
-            first = last
+                out[-1]["probabilities"] = [to_json(part) for part in probabilities[here]]
         return out
 
-    def explain(self, query: SetsQuery) -> dict[str, Any]:
+    def explain(self, queries: list[SetsQuery]) -> list[dict[str, Any]]:
         """What each member adds: the prediction for its set minus the prediction without it."""
-        parts = self.model.explain(query.sets, z=query.z)
+        return [
+            {"contributions": self._contributions(query), "predictions": predicted["predictions"]}
+            for query, predicted in zip(queries, self.predict(queries), strict=True)
+        ]
+
+    def _contributions(self, query: SetsQuery) -> list[Any]:
         flat = self.model.n_outputs_ == 1
-        contributions = [to_json(part[:, 0] if flat and part.ndim > 1 else part) for part in parts]
-        return {"contributions": contributions, "predictions": self.predict([query])[0]["predictions"]}
+        parts = self.model.explain(query.sets, z=query.z)
+        return [to_json(part[:, 0] if flat and part.ndim > 1 else part) for part in parts]
 
     def _example_sets(self) -> list[list[Any]]:
         """Two small sets: tokens of the vocabulary, or members drawn from a normal distribution."""

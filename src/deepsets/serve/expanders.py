@@ -17,19 +17,7 @@ _PART = 32
 
 
 class ExpansionQuery(NamedTuple):
-    """A query as the model sees it.
-
-    Attributes
-    ----------
-    members : list
-        Known elements.
-    k : int or None
-        Number of candidates; None asks for the scores of all elements.
-    exclude : tuple
-        Elements that are no candidates.
-    z : list of float or None
-        Context of the set.
-    """
+    """A query of known elements; without `k` the scores of all elements are wanted."""
 
     members: list[Any]
     k: int | None = None
@@ -38,19 +26,7 @@ class ExpansionQuery(NamedTuple):
 
 
 class ServedExpander(Served):
-    """An expander that answers ``expand``, ``score`` and ``fits``.
-
-    Parameters
-    ----------
-    name : str
-        Name of the model in the API.
-    model : expander
-        A fitted expander.
-    examples : list of list, optional
-        Sets the page begins with.
-    about : str, optional
-        Description for the page.
-    """
+    """An expander that answers ``expand``, ``score`` and ``fits``; parameters as for `Served`."""
 
     kind = "expander"
     task = "expansion"
@@ -58,12 +34,15 @@ class ServedExpander(Served):
     def __init__(
         self, name: str, model: Any, examples: list[list[Any]] | None = None, about: str | None = None
     ) -> None:
-        count = len(model.vocabulary_)
-        super().__init__(name, model, examples, about or f"{type(model).__name__} over {count:,} elements")
+        super().__init__(name, model, examples, about)
         self.abilities = ["expand", "score", "fits"]
         self._vocabulary = Vocabulary(model.vocabulary_)
         self._position = self._vocabulary.ids
         self.complete = Completion(model.vocabulary_)
+
+    @staticmethod
+    def _trained(model: Any) -> str:
+        return f"over {len(model.vocabulary_):,} elements"
 
     def max_batch(self, limits: Limits) -> int:
         """Number of queries whose scores fit in one matrix."""
@@ -104,38 +83,37 @@ class ServedExpander(Served):
 
     def check_candidates_left(self, query: ExpansionQuery) -> None:
         """Refuse a query that leaves no candidate."""
-        taken = {self._position[element] for element in (*query.members, *query.exclude)}
-        if len(taken) == len(self._position):
-            raise ValueError(f"no candidate is left: the query and `exclude` hold all {len(taken)} elements.")
+        if len(self._taken(query)) == len(self._position):
+            raise ValueError(f"no candidate is left: the query and `exclude` hold all {len(self._position)} elements.")
+
+    def _taken(self, query: ExpansionQuery) -> np.ndarray:
+        return np.array(sorted({self._position[element] for element in (*query.members, *query.exclude)}))
 
     def scores(self, queries: list[ExpansionQuery]) -> list[Any]:
         """Candidates, best first, or all scores; one call of the expander for all queries."""
         z = [query.z for query in queries] if self.context else None
         rows = self.model.scores([query.members for query in queries], z)
-        return [to_json(row) if q.k is None else self._best(row, q) for q, row in zip(queries, rows, strict=True)]
+        return [to_json(row) if q.k is None else self._best(row, q, q.k) for q, row in zip(queries, rows, strict=True)]
 
-    def _best(self, row: np.ndarray, query: ExpansionQuery) -> list[dict[str, Any]]:
+    def _best(self, row: np.ndarray, query: ExpansionQuery, k: int) -> list[dict[str, Any]]:
         """Like `expand` of the model; the exact choice is made among the few elements that can be in it."""
-        assert query.k is not None
-        row = self.model.filter_scores(self.model.ids(query.members), row)
-        taken = np.array(sorted({self._position[element] for element in (*query.members, *query.exclude)}))
-        near = _largest(row, query.k + len(taken))
-        left = np.ones(len(near), dtype=bool)
-        found = np.searchsorted(near, taken)
-        found = found[near.take(found, mode="clip") == taken]
-        left[found] = False
-        chosen = near[top_k(row[near], query.k, left)]
+        row, taken = self.model.filter_scores(self.model.ids(query.members), row), self._taken(query)
+        near = _largest(row, k + len(taken))
+        chosen = near[top_k(row[near], k, ~np.isin(near, taken))]
         words = self.model.vocabulary_
         return [{"element": words[i], "score": s} for i, s in zip(chosen.tolist(), to_json(row[chosen]), strict=True)]
 
-    def score(self, members: list[Any], candidates: list[Any], z: list[float] | None) -> list[Any]:
-        """Scores of the candidates."""
-        return to_json(self.model.score(members, candidates, z or None))
+    def score(self, questions: list[Any]) -> list[Any]:
+        """Scores of candidates, for (members, candidates, z)."""
+        return [to_json(self.model.score(members, some, z or None)) for members, some, z in questions]
 
-    def fits(self, members: list[Any], z: list[float] | None) -> dict[str, Any]:
-        """How well each member goes with the others, and the position of the odd one, if any."""
-        found = self.model.fits(members, z or None)
-        return {"fits": to_json(found), "odd": odd_member(self.model, members, z or None, fits=found)}
+    def fits(self, questions: list[Any]) -> list[Any]:
+        """How well each member goes with the others, and the position of the odd one, if any, for (members, z)."""
+        out = []
+        for members, z in questions:
+            found = self.model.fits(members, z or None)
+            out.append({"fits": to_json(found), "odd": odd_member(self.model, members, z or None, fits=found)})
+        return out
 
     def _example_sets(self) -> list[list[Any]]:
         """Three elements, each with the two that go best with it."""
@@ -162,11 +140,6 @@ class Completion:
 
     Vocabularies mostly list common words first, and each group keeps this order. All words stand in one string, so
     that a search is `str.find`: 0.1 ms in 61,000 words.
-
-    Parameters
-    ----------
-    vocabulary : list
-        All elements.
 
     Examples
     --------

@@ -54,17 +54,7 @@ class Limits:
 
 
 class RequestError(Exception):
-    """A request that is refused.
-
-    Parameters
-    ----------
-    status : int
-        HTTP status.
-    message : str
-        Why, as a sentence.
-    headers : dict, optional
-        Further headers of the response.
-    """
+    """A request that is refused: HTTP status, the reason as a sentence, and further headers of the response."""
 
     def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)

@@ -1,23 +1,25 @@
-"""Middleware in front of every route: authorisation, size and time limits, security headers, access log."""
+"""Middleware in front of every route: authorisation, security headers, metrics and access log."""
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import ipaddress
 import json
 import logging
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Sized
 from typing import Any
 
-from .limits import Limits, RequestError
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.responses import Response
+
+from .limits import RequestError
 
 log = logging.getLogger("deepsets.serve")
 
-Scope = dict[str, Any]
-OPEN = ("/healthz", "/readyz")  # besides the page, these need no token
+OPEN = ("/healthz", "/readyz", "/")  # these, and the files of the page, need no token
+PAGE = "/page"
 HEADERS = {
     "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "object-src 'none'",
@@ -28,7 +30,37 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Metrics:
+    """Prometheus metrics: requests by route and status, their duration, the size of model calls, the queue."""
+
+    def __init__(self) -> None:
+        self.registry = all_of = CollectorRegistry()
+        self._requests = Counter("deepsets_requests", "Requests", ["route", "status"], registry=all_of)
+        self._seconds = Histogram(
+            "deepsets_request_seconds", "Duration of requests", ["route"], buckets=_SECONDS, registry=all_of
+        )
+        self._batch = Histogram(
+            "deepsets_batch_size", "Questions per model call", buckets=(1, 2, 4, 8, 16, 32, 64), registry=all_of
+        )
+        self._calls = Histogram("deepsets_call_seconds", "Duration of model calls", buckets=_SECONDS, registry=all_of)
+        self._queue = Gauge("deepsets_queue", "Requests waiting for a model", registry=all_of)
+
+    def watch(self, queue: Sized) -> None:
+        """Report the length of a queue."""
+        self._queue.set_function(lambda: len(queue))
+
+    def request(self, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def call(self, count: int, seconds: float) -> None:
+        """Count a model call that answered `count` questions."""
+        self._batch.observe(count)
+        self._calls.observe(seconds)
 
 
 class Middleware:
@@ -38,182 +70,85 @@ class Middleware:
     ----------
     app : ASGI application
         The application.
-    limits : Limits
-        Size and time limits.
     token : str or None
         Required as ``Authorization: Bearer TOKEN`` by everything except health checks and the page. Without a token
         only requests addressed to a loopback name are answered, so that no web site can reach the service under a
         name of its own (DNS rebinding).
-    page : frozenset of str
-        Paths of the page.
     routes : frozenset of str
         Known paths; others are logged as ``-``.
-    observe : callable
-        Called with the route, status and seconds of each request.
+    metrics : Metrics
+        Told about each request.
     """
 
-    def __init__(
-        self,
-        app: Any,
-        limits: Limits,
-        token: str | None,
-        page: frozenset[str],
-        routes: frozenset[str],
-        observe: Callable[[str, int, float], None],
-    ) -> None:
-        self.app, self.limits, self.page, self.routes, self.observe = app, limits, page, routes, observe
+    def __init__(self, app: Any, token: str | None, routes: frozenset[str], metrics: Metrics) -> None:
+        self.app, self.routes, self.metrics = app, routes, metrics
         self._token = None if token is None else token.encode()
 
-    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start, response = time.perf_counter(), _Response(send)
+        start, status, size, path = time.perf_counter(), 0, 0, scope["path"]
+        page = path == "/" or path.startswith(f"{PAGE}/")
+        more = HEADERS | {"cache-control": "no-cache" if page else "no-store"}
+
+        async def answer(message: Any) -> None:
+            nonlocal status, size
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *((n.encode(), v.encode()) for n, v in more.items())]
+            size += len(message.get("body", b""))
+            await send(message)
+
         try:
-            self._check(scope)
-            if scope["method"] == "POST":
-                await self._post(scope, receive, response)
-            else:
-                await self.app(scope, receive, response)
+            self._check(scope, page)
+            await self.app(scope, receive, answer)
         except RequestError as error:
-            await response.refuse(error)
+            await error_response(error)(scope, receive, answer)
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             # What failed and where, never the contents of the request.
             log.error({"error": type(error).__name__, "where": f"{where.filename}:{where.lineno}"})
-            await response.refuse(RequestError(500, "internal error; the log of the server says where."))
+            if not status:
+                refused = RequestError(500, "internal error; the log of the server says where.")
+                await error_response(refused)(scope, receive, answer)
         finally:
-            route, seconds = self._route(scope), time.perf_counter() - start
-            self.observe(route, response.status, seconds)
-            log.info(
-                {
-                    "method": scope["method"] if scope["method"].isalpha() else "-",
-                    "route": route,
-                    "status": response.status,
-                    "ms": round(1e3 * seconds, 2),
-                    "bytes": response.bytes,
-                }
-            )
+            seconds = time.perf_counter() - start
+            route = path if path in self.routes else PAGE if page else "-"
+            self.metrics.request(route, status, seconds)
+            method = scope["method"] if scope["method"].isalpha() else "-"
+            milliseconds = round(1e3 * seconds, 2)
+            log.info({"method": method, "route": route, "status": status, "ms": milliseconds, "bytes": size})
 
-    def _route(self, scope: Scope) -> str:
-        path = scope["path"]
-        return path if path in self.routes or path in self.page else "-"
-
-    def _check(self, scope: Scope) -> None:
-        headers = dict(scope["headers"])
+    def _check(self, scope: Any, page: bool) -> None:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) != 1:
             raise RequestError(400, f"a request needs exactly one Host header, found {len(hosts)}.")
         if self._token is None:
             if not is_loopback(_host_name(hosts[0].decode("latin-1"))):
                 raise RequestError(421, "without a token this server answers only under a loopback name.")
-        elif scope["path"] not in OPEN and scope["path"] not in self.page:
-            scheme, _, given = headers.get(b"authorization", b"").partition(b" ")
+        elif scope["path"] not in OPEN and not page:
+            scheme, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
             if scheme.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
-                raise RequestError(
-                    401, "a token is required, as `Authorization: Bearer …`.", {"www-authenticate": "Bearer"}
-                )
-
-    async def _post(self, scope: Scope, receive: Any, response: _Response) -> None:
-        """Read the body, then run the application; cancel it on timeout or when the client disconnects."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + self.limits.timeout
-        body = await self._body(receive, response, end)
-        if body is None:
-            return
-        sent = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-        async def replay() -> dict[str, Any]:
-            return next(sent, {"type": "http.disconnect"})
-
-        work = asyncio.ensure_future(self.app(scope, replay, response))
-        left = asyncio.ensure_future(_disconnect(receive))
-        try:
-            await asyncio.wait((work, left), timeout=end - loop.time(), return_when=asyncio.FIRST_COMPLETED)
-            if work.done():
-                work.result()
-            elif left.done():
-                response.left()
-            else:
-                raise RequestError(504, f"no answer within {self.limits.timeout:g} seconds.")
-        finally:
-            left.cancel()
-            work.cancel()
-
-    async def _body(self, receive: Any, response: _Response, end: float) -> bytes | None:
-        """The body, or None if the client disconnected.
-
-        Of a body that is too large some more is read, so that a client that is still sending sees the response.
-        """
-        parts: list[bytes] = []
-        size, most = 0, self.limits.body
-        try:
-            async with asyncio.timeout_at(end):
-                while True:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        response.left()
-                        return None
-                    size += len(message.get("body", b""))
-                    if size <= most:
-                        parts.append(message.get("body", b""))
-                    if size > 8 * most or not message.get("more_body", False):
-                        break
-        except TimeoutError:
-            message = f"the body did not arrive within {self.limits.timeout:g} seconds."
-            raise RequestError(408, message, {"connection": "close"}) from None
-        if size > most:
-            raise RequestError(413, f"the body is larger than {most} bytes.", {"connection": "close"})
-        return b"".join(parts)
+                needed = {"www-authenticate": "Bearer"}
+                raise RequestError(401, "a token is required, as `Authorization: Bearer …`.", needed)
 
 
-class _Response:
-    """`send` that adds security headers and records status and size."""
-
-    def __init__(self, send: Any) -> None:
-        self.send, self.status, self.bytes = send, 0, 0
-
-    async def __call__(self, message: dict[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            message["headers"] = [*message["headers"], *_HEADERS]
-        else:
-            self.bytes += len(message.get("body", b""))
-        await self.send(message)
-
-    async def refuse(self, error: RequestError) -> None:
-        if self.status:  # the response has started and cannot be replaced
-            return
-        body = json.dumps({"error": error.message}, ensure_ascii=False).encode()
-        headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
-        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
-        await self({"type": "http.response.start", "status": error.status, "headers": pairs})
-        await self({"type": "http.response.body", "body": body})
-
-    def left(self) -> None:
-        """The client went away before its response."""
-        self.status = self.status or 499
+def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A JSON response."""
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    encoded = text.encode("utf-8", "backslashreplace")  # a lone surrogate has no UTF-8 form
+    return Response(encoded, status, headers, "application/json")
 
 
-async def _disconnect(receive: Any) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+def error_response(error: RequestError) -> Response:
+    """The response to a request that is refused."""
+    return json_response({"error": error.message}, error.status, error.headers)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine only.
-
-    Parameters
-    ----------
-    host : str
-        A name or an IP address.
-
-    Returns
-    -------
-    bool
-        True for ``localhost`` and addresses such as ``127.0.0.1`` and ``::1``.
-    """
+    """Whether a host name or address is this machine only, such as ``localhost``, ``127.0.0.1`` and ``::1``."""
     try:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

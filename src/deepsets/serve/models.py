@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from .limits import Limits
+import numpy as np
 
 EXAMPLES = "examples.json"  # in a model folder: sets the page begins with
 _EXAMPLES = [
@@ -20,7 +20,7 @@ _EXAMPLES = [
 
 
 class Served:
-    """A model under a name. Subclasses check questions and answer many of them in one call.
+    """A model under a name. Subclasses check questions, and answer lists of them.
 
     Parameters
     ----------
@@ -41,13 +41,9 @@ class Served:
     def __init__(
         self, name: str, model: Any, examples: list[list[Any]] | None = None, about: str | None = None
     ) -> None:
-        self.name, self.model, self.about = name, model, about or type(model).__name__
+        self.name, self.model, self.about = name, model, about or f"{type(model).__name__} {self._trained(model)}"
         self.context = int(model.n_context_)
         self._examples = examples
-
-    def max_batch(self, limits: Limits) -> int:
-        """Largest number of questions in one call."""
-        return limits.batch
 
     def card(self) -> dict[str, Any]:
         """The entry of `/v1/models`."""
@@ -76,7 +72,11 @@ class Served:
         return self._examples
 
     def _example_sets(self) -> list[list[Any]]:
-        return []
+        raise NotImplementedError
+
+    @staticmethod
+    def _trained(model: Any) -> str:
+        raise NotImplementedError
 
 
 def served(name: str, model: Any, examples: list[list[Any]] | None = None, about: str | None = None) -> Served:
@@ -126,8 +126,7 @@ def load(folders: Iterable[Path]) -> list[Served]:
         model, name = io.load(folder), folder.resolve().name
         if name in out:
             raise ValueError(f"two model folders are called {name!r}: their names must differ.")
-        path = folder / EXAMPLES
-        out[name] = served(name, model, _read(path) if path.is_file() else None)
+        out[name] = served(name, model, _read(folder / EXAMPLES))
     return list(out.values())
 
 
@@ -148,7 +147,9 @@ def words() -> list[Served]:
     ]
 
 
-def _read(path: Path) -> list[list[Any]]:
+def _read(path: Path) -> list[list[Any]] | None:
+    if not path.is_file():
+        return None
     try:
         sets = json.loads(path.read_text("utf-8"))
     except ValueError as error:
@@ -160,8 +161,6 @@ def _read(path: Path) -> list[list[Any]]:
 
 def to_json(values: Any) -> Any:
     """Numbers as JSON knows them: NaN and infinities become null."""
-    import numpy as np
-
     values = np.asarray(values)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         values = np.where(np.isfinite(values), values.astype(object), None)

@@ -126,18 +126,10 @@ def check_address(host: str, token: str | None) -> None:
 
 
 def http_protocol(limits: Limits) -> type[HttpToolsProtocol]:
-    """HTTP/1.1 with a deadline for headers and a bound on the number of connections.
+    """HTTP/1.1 for uvicorn, with what it lacks: a deadline for headers, and a bound on connections.
 
-    Parameters
-    ----------
-    limits : Limits
-        `headers`: seconds for the headers of the next request. `connections`: when more are open, the one that has
-        been idle longest is closed; if none is idle, the new one is.
-
-    Returns
-    -------
-    type
-        A protocol class for uvicorn.
+    `limits.headers` are the seconds for the headers of a request. When more than `limits.connections` are open, the one
+    that has been idle longest is closed; if none is idle, the new one is.
     """
     most = max(1, min(limits.connections, _open_files() - _RESERVED_FILES))
     idle: OrderedDict[Any, None] = OrderedDict()

@@ -1,14 +1,16 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import deepsets.serve
 from deepsets import save
 from deepsets.estimators import MemberClassifier, OddOneOut, SetClassifier, SetRegressor
 from deepsets.expand import BayesianSets, NearestVectors
 from deepsets.serve import Limits, check_address, create_app, load, served
 from deepsets.serve.expanders import ExpansionQuery as Query
-from deepsets.serve.page_files import page_files
 from tests.deepsets.serve.serving import running
 
 BEASTS = ["lion", "tiger", "puma", "leopard", "lynx"]
@@ -203,13 +205,17 @@ def test_many_faults_are_told_quickly(api):
 
 
 def test_the_page_is_served_and_nothing_else(api):
-    files = page_files()
-    assert "/" in files
+    folder = Path(deepsets.serve.__file__).parent / "page"
+    kinds = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+    files = {f"/page/{path.name}": path for path in folder.iterdir()} | {"/": folder / "index.html"}
     for path, file in files.items():
-        status, headers, _ = api.get(path)
-        assert status == 200 and headers["content-type"] == file.media_type and headers["cache-control"] == "no-cache"
-        assert api.get(path, {"if-none-match": headers["etag"]})[0] == 304
+        status, headers, found = api.get(path)
+        assert (status, found) == (200, file.read_text())
+        assert headers.get_content_type() == kinds[file.suffix] and headers["cache-control"] == "no-cache"
+        if path != "/":
+            assert api.get(path, {"if-none-match": headers["etag"]})[0] == 304
     assert api.get("/page/nothing.js")[0] == 404 and api.get("/page/")[0] == 404
+    assert api.get("/page/%2e%2e/app.py")[0] == 404 and api.get("/page/..%2fapp.py")[0] == 404
 
 
 def test_health_metrics_and_headers(api):
