@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
@@ -15,7 +16,7 @@ from .columns import Columns
 from .encoder import ColumnEncoder, looks_like_identifier
 from .input import context_names, parse, parse_context
 from .layout import Members, Schema
-from .state import Stateful
+from .state import are_strings, array_facts, to_array, under
 from .targets import target_names
 
 _AT_LEAST = {
@@ -31,9 +32,12 @@ _AT_LEAST = {
     "noise": 0.0,
 }
 _SHARES = ("dropout", "keep")
+_FLAGS, _NAMES = ("flat_", "_named_context_"), ("target_names_", "context_names_in_")
+_FACTS = ("n_features_in_", "n_context_", "n_sets_", "n_members_", "n_outputs_", *_FLAGS, *_NAMES)
+_ARRAYS = ("classes_", "feature_names_in_")
 
 
-class TableEstimator(Stateful, BaseEstimator):
+class TableEstimator(BaseEstimator):
     """Base of all estimators: reads members and set-level values, and learns how to encode their columns."""
 
     def __sklearn_tags__(self) -> Any:
@@ -86,7 +90,7 @@ class TableEstimator(Stateful, BaseEstimator):
         columns = None if getattr(self, "columns", None) is None else list(self.columns)
         schema = Schema(self.by, columns, context, tuple(named or ()))
         members = parse(X, schema)
-        set_level = parse_context(None if context else z, X, members)
+        set_level = parse_context(None if context else z, members)
         for name in ("feature_names_in_", "vocabulary_", "target_names_", "context_names_in_"):
             self.__dict__.pop(name, None)
         if named is not None:
@@ -139,7 +143,7 @@ class TableEstimator(Stateful, BaseEstimator):
         )
         members = parse(X, schema)
         encoder.check(members.columns, type(self).__name__)
-        set_level = parse_context(z, X, members, self.context_.kinds() if self.context_ else None)
+        set_level = parse_context(z, members, self.context_.kinds() if self.context_ else None)
         self._check_context(set_level)
         if y is not None:
             self._warn_split(members)
@@ -170,6 +174,91 @@ class TableEstimator(Stateful, BaseEstimator):
             raise ValueError(f"the estimator was fitted with z of {wanted} columns: z is needed here too.")
         if len(found.schema or []) != wanted:
             raise ValueError(f"z has {len(found.schema or [])} columns, but the estimator was fitted with {wanted}.")
+
+    # ---------------------------------------------------------------------------------------------------- state
+
+    def get_state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Everything learned, as tensors and JSON-able facts; with the parameters it rebuilds the estimator.
+
+        Returns
+        -------
+        tensors : dict of str to Tensor
+        facts : dict
+            Numbers, strings, booleans, None, lists and dicts of them.
+
+        """
+        self._check_fitted()
+        tensors: dict[str, torch.Tensor] = {}
+        facts: dict[str, Any] = {name: getattr(self, name) for name in _FACTS if hasattr(self, name)}
+        facts |= {name: array_facts(getattr(self, name), name) for name in _ARRAYS if hasattr(self, name)}
+        for key, encoder in (("encoder", self.encoder_), ("context", self.context_)):
+            facts[key] = None
+            if encoder is not None:
+                found, facts[key] = encoder.get_state()
+                tensors |= {f"{key}.{name}": value for name, value in found.items()}
+        self._add_state(tensors, facts)
+        return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}, facts
+
+    def set_state(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> Self:
+        """Restore what `get_state` gave; nothing larger than the tensors is built.
+
+        Raises
+        ------
+        ValueError
+            Where tensors and facts do not describe a fitted estimator of this class.
+
+        """
+        try:
+            self._set_state(tensors, facts)
+        except (AttributeError, KeyError, TypeError, IndexError, RuntimeError, OverflowError, MemoryError) as error:
+            self.__dict__.pop("encoder_", None)
+            raise ValueError(
+                f"the state does not describe a fitted {type(self).__name__}: {type(error).__name__}: {error}."
+            ) from None
+        except ValueError:
+            self.__dict__.pop("encoder_", None)
+            raise
+        return self
+
+    def _set_state(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+        if not isinstance(facts, dict):
+            raise ValueError(f"the facts are not a dict, found {type(facts).__name__}.")
+        for name, tensor in tensors.items():
+            if tensor.is_floating_point() and bool(tensor.isnan().any()):
+                raise ValueError(f"the tensor {name!r} holds NaN.")
+        for name in _FACTS:
+            if name in facts:
+                value = facts[name]
+                good = type(value) is int and 0 <= value < 1 << 50
+                if name in _FLAGS + _NAMES:
+                    good = isinstance(value, bool) if name in _FLAGS else are_strings(value)
+                if not good:
+                    raise ValueError(f"{name!r} is not valid: found {value!r}.")
+                setattr(self, name, value)
+        for name in _ARRAYS:
+            if name in facts:
+                setattr(self, name, to_array(facts[name], name))
+        for key in ("encoder", "context"):
+            found = facts.get(key)
+            if not isinstance(found, dict) and (key == "encoder" or found is not None):
+                raise ValueError(f"the facts lack a dict {key!r}.")
+            encoder = None if found is None else ColumnEncoder.from_state(under(tensors, key), found)
+            setattr(self, f"{key}_", encoder)
+        columns = self.encoder_.numbers if self.encoder_.schema is None else len(self.encoder_.schema)
+        set_level = 0 if self.context_ is None else len(self.context_.schema or [])
+        if (self.n_features_in_, self.n_context_) != (columns, set_level):
+            raise ValueError("the numbers of columns do not fit the encoders.")
+        if hasattr(self, "feature_names_in_") and len(self.feature_names_in_) != columns:
+            raise ValueError(f"there are {len(self.feature_names_in_)} feature names for {columns} columns.")
+        if len(self.encoder_.vocabularies) == 1 and self.encoder_.numbers == 0:
+            self.vocabulary_ = self.encoder_.vocabularies[0]
+        self._restore(tensors, facts)
+
+    def _add_state(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def _restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+        raise NotImplementedError
 
 
 def _has_columns(X: Any, names: list[str]) -> bool:

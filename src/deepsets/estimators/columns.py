@@ -63,59 +63,46 @@ def plain_column(table: Any, name: Any) -> np.ndarray:
     """One column as an array, for targets and set names."""
     column = table[name]
     if hasattr(column, "to_pylist"):  # Arrow
-        column = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+        column = one_array(column)
         if column.null_count == 0 and not _is_arrow_text(column):
             return np.asarray(column.to_numpy(zero_copy_only=False))
-        return _objects(column.to_pylist())
+        return as_objects(column.to_pylist())
     return np.asarray(column.to_numpy())
 
 
 def read_columns(table: Any, names: Sequence[Any], kinds: dict[str, str] | None = None) -> Columns:
-    """Read columns of a table.
-
-    Parameters
-    ----------
-    table : pandas, polars or Arrow table
-    names : sequence of str
-        The columns to read, in this order.
-    kinds : dict, optional
-        The kind of each column in `fit`; a column that does not fit is an error.
-
-    """
+    """Read columns of a table, in the order of `names`; a column that does not fit its kind in `fit` is an error."""
     known = column_names(table)
     for name in names:
         if name not in known:
             raise ValueError(f"the table has no column {name!r}; it has: {', '.join(map(str, known))}.")
+    each = [(str(name), *_read_column(table[name], str(name), (kinds or {}).get(str(name)))) for name in names]
+    return join_columns(each, int(table.num_rows) if hasattr(table, "num_rows") else len(table))
+
+
+def join_columns(each: list[tuple[str, str, Category | list[np.ndarray]]], count: int) -> Columns:
+    """Columns that were read one by one (name, kind, content), side by side."""
     numbers: list[np.ndarray] = []
     number_names: list[str] = []
-    categories: list[Category] = []
-    category_names: list[str] = []
-    schema: list[tuple[str, str]] = []
-    for name in names:
-        wanted = None if kinds is None else kinds.get(str(name))
-        kind, values = _read_column(table[name], str(name), wanted)
-        schema.append((str(name), kind))
-        if isinstance(values, Category):
-            categories.append(values)
-            category_names.append(str(name))
-        else:
+    categories = {name: values for name, _, values in each if isinstance(values, Category)}
+    for name, kind, values in each:
+        if not isinstance(values, Category):
             numbers += values
-            number_names += [str(name)] if kind == "number" else [str(name), f"{name}:hour", f"{name}:weekday"]
-    matrix = np.stack(numbers, axis=1) if numbers else np.zeros((_length(table), 0))
-    return Columns(matrix, categories, number_names, category_names, schema)
+            number_names += [name] if kind == "number" else [name, f"{name}:hour", f"{name}:weekday"]
+    matrix = np.stack(numbers, axis=1) if numbers else np.zeros((count, 0))
+    schema = [(name, kind) for name, kind, _ in each]
+    return Columns(matrix, list(categories.values()), number_names, list(categories), schema)
 
 
 def from_values(values: np.ndarray, name: str, wanted: str | None = None) -> tuple[str, Category | list[np.ndarray]]:
     """Kind and content of a column given as an array."""
     values = np.ma.filled(values.astype(float), np.nan) if isinstance(values, np.ma.MaskedArray) else values
     kind: str = values.dtype.kind
-    if kind == "O" or kind in "US":
-        values, kind = _sort_objects(values, name)
-    if wanted == "category" and kind != "category":
-        return "category", factorize(values)
-    if kind == "category":
-        if wanted in ("number", "datetime"):
-            return wanted, _from_text(values, name, wanted)
+    if kind in "OUS":
+        values, kind = _sort_objects(values)
+    if kind == "category" and wanted in ("number", "datetime"):
+        return wanted, _from_text(values, name, wanted)
+    if kind == "category" or wanted == "category":
         return "category", factorize(values)
     if kind == "c":
         raise ValueError(f"column {name!r} holds complex numbers: give the real and the imaginary part as two columns.")
@@ -128,7 +115,12 @@ def from_values(values: np.ndarray, name: str, wanted: str | None = None) -> tup
         if not np.isnan(numbers).all():
             raise ValueError(f"column {name!r} held dates in fit, but numbers here, such as {numbers[0]!r}.")
         return "datetime", [numbers, numbers, numbers]
-    _check_finite(numbers, name)
+    infinite = np.isinf(numbers)
+    if infinite.any():
+        raise ValueError(
+            f"column {name!r} is infinite in row {int(infinite.argmax())}: "
+            "replace it by a number, or by NaN where the value is missing."
+        )
     return "number", [numbers]
 
 
@@ -176,32 +168,36 @@ def _read_column(column: Any, name: str, wanted: str | None) -> tuple[str, Categ
     return from_values(np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column), name, wanted)
 
 
-def _read_arrow(column: Any, name: str, wanted: str | None) -> tuple[str, Category | list[np.ndarray]]:
+def one_array(column: Any) -> Any:
+    """The chunks of an Arrow column as one array."""
     import pyarrow as pa
 
     if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-        if isinstance(column, pa.ChunkedArray):
-            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+        return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return column
+
+
+def _read_arrow(column: Any, name: str, wanted: str | None) -> tuple[str, Category | list[np.ndarray]]:
+    import pyarrow as pa
+
+    column = one_array(column)
     kind, types = column.type, pa.types
     if types.is_dictionary(kind) or _is_arrow_text(column):
         if wanted in (None, "category"):
             encoded = column if types.is_dictionary(kind) else column.dictionary_encode()
             codes = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
             return "category", Category(codes, encoded.dictionary.to_pylist())
-        return from_values(_objects(column.to_pylist()), name, wanted)
+        return from_values(as_objects(column.to_pylist()), name, wanted)
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        numbers = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         if wanted == "category":
-            return from_values(_objects(column.to_pylist()), name, wanted)
-        return from_values(numbers, name, wanted)
+            return from_values(as_objects(column.to_pylist()), name, wanted)
+        return from_values(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), name, wanted)
     if types.is_null(kind):
         if wanted == "category":
             return "category", Category(np.full(len(column), -1), [])
         return from_values(np.full(len(column), np.nan), name, wanted)
     if types.is_timestamp(kind) or types.is_date(kind):
-        stamps = column.cast(pa.timestamp("us"), safe=False) if not types.is_timestamp(kind) else column
-        stamps = stamps.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
+        stamps = column.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False)
         return from_values(stamps.to_numpy(zero_copy_only=False).astype("datetime64[us]"), name, wanted)
     if types.is_duration(kind):
         return from_values(column.to_numpy(zero_copy_only=False).astype("timedelta64[us]"), name, wanted)
@@ -214,27 +210,26 @@ def _read_arrow(column: Any, name: str, wanted: str | None) -> tuple[str, Catego
     )
 
 
-def _sort_objects(values: np.ndarray, name: str) -> tuple[np.ndarray, str]:
+def _sort_objects(values: np.ndarray) -> tuple[np.ndarray, str]:
     """Python objects as numbers, dates or categories: by what all values that are not missing are."""
     missing = is_missing(values)
     types = {type(v) for v in values[~missing]}
-    if not types:
-        return np.full(len(values), np.nan), "f"
-    if types <= _NUMBERS or all(issubclass(t, int | float | np.number | np.bool_ | decimal.Decimal) for t in types):
+
+    def all_are(*kinds: type) -> bool:
+        return all(issubclass(t, kinds) for t in types)
+
+    if any(issubclass(t, complex | np.complexfloating) for t in types):
+        return values, "c"
+    if all_are(int, float, np.number, np.bool_, decimal.Decimal):  # or nothing but missing values
         return np.array([np.nan if gone else float(v) for v, gone in zip(values, missing, strict=True)]), "f"
-    if all(issubclass(t, datetime.date | np.datetime64) for t in types):
+    if all_are(datetime.date, np.datetime64):
         stamps = [np.datetime64("NaT") if gone else _stamp(v) for v, gone in zip(values, missing, strict=True)]
         return np.array(stamps, dtype="datetime64[us]"), "M"
-    if all(issubclass(t, datetime.timedelta) for t in types):
+    if all_are(datetime.timedelta):
         return np.array([np.nan if gone else v.total_seconds() for v, gone in zip(values, missing, strict=True)]), "f"
-    if any(issubclass(t, complex) for t in types):
-        return values, "c"
     out = values.astype(object)
     out[missing] = None
     return out, "category"
-
-
-_NUMBERS = {int, float, bool, np.float64, np.int64, np.bool_}
 
 
 def _from_text(values: np.ndarray, name: str, wanted: str) -> list[np.ndarray]:
@@ -268,15 +263,6 @@ def _stamp(value: Any) -> np.datetime64:
     return np.datetime64(value, "us")
 
 
-def _check_finite(numbers: np.ndarray, name: str) -> None:
-    infinite = np.isinf(numbers)
-    if infinite.any():
-        raise ValueError(
-            f"column {name!r} is infinite in row {int(infinite.argmax())}: "
-            "replace it by a number, or by NaN where the value is missing."
-        )
-
-
 def _is_arrow_text(column: Any) -> bool:
     import pyarrow as pa
 
@@ -289,11 +275,8 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | bool) else str(value)
 
 
-def _objects(values: list[Any]) -> np.ndarray:
+def as_objects(values: list[Any]) -> np.ndarray:
+    """A list as an array of objects, whatever they are."""
     out = np.empty(len(values), dtype=object)
     out[:] = values
     return out
-
-
-def _length(table: Any) -> int:
-    return int(table.num_rows) if hasattr(table, "num_rows") else len(table)

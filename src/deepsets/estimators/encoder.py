@@ -10,6 +10,7 @@ import torch
 
 from .columns import Columns
 from .scale import Scale
+from .state import are_strings
 
 MOST_RANKED = 500  # columns up to which a network sees ranks beside deviations
 UNKNOWN = 0  # code of categories and tokens that were not seen in fit
@@ -146,39 +147,33 @@ class ColumnEncoder:
     def from_state(cls, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> ColumnEncoder:
         """Rebuild an encoder; ValueError where the parts do not fit together."""
         new = cls()
-        mean, inverse, knots = (_vector(tensors, name) for name in ("mean", "inverse", "knots"))
-        if inverse.shape != mean.shape or knots.shape != (len(mean), Scale.KNOTS):
+        statistics = {name: _vector(tensors, name) for name in ("mean", "inverse", "knots")}
+        count = len(statistics["mean"])
+        if statistics["inverse"].shape != (count,) or statistics["knots"].shape != (count, Scale.KNOTS):
             raise ValueError("the statistics of the features do not fit together.")
-        new.scale = Scale(len(mean))
-        new.scale.load_state_dict({"mean": mean, "inverse": inverse, "knots": knots})
+        new.scale = Scale(count)
+        new.scale.load_state_dict(statistics)
         new.gaps = _vector(tensors, "gaps", torch.int64).numpy()
-        if len(new.gaps) and (new.gaps.min() < 0 or new.gaps.max() >= len(mean)):
+        if len(new.gaps) and (new.gaps.min() < 0 or new.gaps.max() >= count):
             raise ValueError("the columns with gaps do not exist.")
-        new.vocabularies = facts.get("vocabularies")  # type: ignore[assignment]
-        names = facts.get("category_names"), facts.get("number_names")
-        if not isinstance(new.vocabularies, list) or not all(isinstance(v, list) for v in new.vocabularies):
+        words = facts.get("vocabularies")
+        if not isinstance(words, list) or not all(isinstance(v, list) for v in words):
             raise ValueError("the vocabularies are not lists.")
-        if any(not isinstance(v, str | int | float | None) for words in new.vocabularies for v in words):
+        if any(not isinstance(v, str | int | float | None) for vocabulary in words for v in vocabulary):
             raise ValueError("a vocabulary holds an entry that is neither text nor number.")
-        new.frequencies = [
-            _vector(tensors, f"frequency.{j}", torch.int64).numpy() for j in range(len(new.vocabularies))
-        ]
-        if any(len(f) != len(v) for f, v in zip(new.frequencies, new.vocabularies, strict=True)):
+        new.vocabularies = words
+        new.frequencies = [_vector(tensors, f"frequency.{j}", torch.int64).numpy() for j in range(len(words))]
+        if [len(f) for f in new.frequencies] != [len(v) for v in words]:
             raise ValueError("vocabularies and frequencies differ in length.")
-        for found, count in zip(names, (len(new.vocabularies), len(mean)), strict=True):
-            if found is not None and (
-                not isinstance(found, list) or len(found) != count or not all(isinstance(n, str) for n in found)
-            ):
-                raise ValueError(f"the column names are not {count} strings.")
-        if new.vocabularies and names[0] is None:
+        new.category_names, new.number_names = facts.get("category_names"), facts.get("number_names")
+        for names, wanted in ((new.category_names, len(words)), (new.number_names, count)):
+            if names is not None and not are_strings(names, wanted):
+                raise ValueError(f"the column names are not {wanted} strings.")
+        if words and new.category_names is None:
             raise ValueError("category columns have no names.")
-        new.category_names, new.number_names = names
         schema = facts.get("schema")
         if schema is not None:
-            good = isinstance(schema, list) and all(
-                isinstance(p, list) and len(p) == 2 and all(isinstance(t, str) for t in p) for p in schema
-            )
-            if not good:
+            if not isinstance(schema, list) or not all(are_strings(pair, 2) for pair in schema):
                 raise ValueError("the schema is not a list of names and kinds.")
             new.schema = [(name, kind) for name, kind in schema]
         return new

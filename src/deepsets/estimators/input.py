@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
-from ..sets import Sets, group_rows
-from .array_input import from_sets, join_columns, parse_arrow, parse_list
-from .columns import Columns, column_names, from_values, plain_column, read_columns
-from .layout import Members, Schema
+from ..sets import Sets, flatten_arrays, group_rows, is_missing
+from .columns import (
+    Columns,
+    as_objects,
+    column_names,
+    factorize,
+    from_values,
+    join_columns,
+    one_array,
+    plain_column,
+    read_columns,
+)
+from .layout import Members, Schema, place, to_offsets
+
+_COMPLEX = "Complex data not supported: {} holds complex numbers. Give the real and the imaginary part as two features."
+_TOKEN = "token"  # name of the one column of a set of tokens
 
 
 def parse(X: Any, schema: Schema) -> Members:
@@ -26,7 +40,7 @@ def parse(X: Any, schema: Schema) -> Members:
     if hasattr(X, "obs") and hasattr(X, "obsm"):
         return _parse_anndata(X, schema)
     if isinstance(X, Sets):
-        return from_sets(X)
+        return _parse_sets(X)
     if hasattr(X, "tocsr"):
         raise ValueError(
             f"X is a sparse matrix of shape {X.shape}, which does not say which rows are a set: give a list of dense "
@@ -35,15 +49,11 @@ def parse(X: Any, schema: Schema) -> Members:
     if _is_table(X):
         return _parse_table(X, schema)
     if hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__"):
-        import pyarrow as pa
-
-        if not hasattr(X, "type"):
-            X = pa.array(X) if hasattr(X, "__arrow_c_array__") else pa.chunked_array(X)
-        return parse_arrow(X, schema)
-    return parse_list(X)
+        return _parse_arrow(X, schema)
+    return _parse_list(X)
 
 
-def parse_context(z: Any, X: Any, members: Members, kinds: dict[str, str] | None = None) -> Columns | None:
+def parse_context(z: Any, members: Members, kinds: dict[str, str] | None = None) -> Columns | None:
     """Read set-level values: an array or table with one row per set."""
     if z is None:
         return members.context
@@ -55,12 +65,9 @@ def parse_context(z: Any, X: Any, members: Members, kinds: dict[str, str] | None
         array = array[:, None] if array.ndim == 1 else array
         if array.ndim != 2:
             raise ValueError(f"z must have one row for each of the {count} sets, found shape {array.shape}.")
-        each = [
-            from_values(array[:, j], f"z[{j}]", None if kinds is None else kinds.get(f"z[{j}]"))
-            for j in range(array.shape[1])
-        ]
         names = [f"z[{j}]" for j in range(array.shape[1])]
-        columns = join_columns(each, names, len(array))
+        each = [(n, *from_values(array[:, j], n, (kinds or {}).get(n))) for j, n in enumerate(names)]
+        columns = join_columns(each, len(array))
     if len(columns) != count:
         raise ValueError(f"z must have one row for each of the {count} sets, found {len(columns)} rows.")
     return columns
@@ -68,12 +75,9 @@ def parse_context(z: Any, X: Any, members: Members, kinds: dict[str, str] | None
 
 def context_names(z: Any, X: Any) -> list[str] | None:
     """The names in `z` where it names columns of the table X."""
-    if isinstance(z, str):
-        z = [z]
-    if isinstance(z, list | tuple) and z and all(isinstance(name, str) for name in z):
-        if _is_table(X) or hasattr(X, "obs"):
-            return list(z)
-    return None
+    z = [z] if isinstance(z, str) else z
+    named = isinstance(z, list | tuple) and len(z) > 0 and all(isinstance(name, str) for name in z)
+    return list(z) if named and (_is_table(X) or hasattr(X, "obs")) else None
 
 
 # -------------------------------------------------------------------------------------------------------- tables
@@ -103,41 +107,52 @@ def _parse_table(X: Any, schema: Schema) -> Members:
         raise ValueError(f"no feature columns are left beside {', '.join(map(str, keys))}; the table has: {known}.")
     if (X.num_rows if hasattr(X, "num_rows") else len(X)) == 0:
         raise ValueError("the table has no rows, so there are no sets.")
-    owners = plain_column(X, keys[0])
-    order, cuts = group_rows([owners], [keys[0]])
+    members = _group(X, read_columns(X, features, schema.kinds), keys[0], schema)
+    return _pool_inner(X, keys[1:], members) if len(keys) > 1 else members
+
+
+def _parse_anndata(X: Any, schema: Schema) -> Members:
+    if not isinstance(schema.by, str):
+        raise ValueError(
+            f"X is AnnData: name the column of obs that identifies the set, by=. Columns: {list(X.obs.columns)}."
+        )
+    matrix = X.X.toarray() if hasattr(X.X, "toarray") else np.asarray(X.X)
+    names = [str(name) for name in X.var_names]
+    columns = Columns(matrix.astype(np.float64), [], names, [], [(name, "number") for name in names])
+    return _group(X.obs, columns, schema.by, schema)
+
+
+def _group(table: Any, columns: Columns, key: str, schema: Schema) -> Members:
+    """Group the rows of a table into sets; `columns` are its features."""
+    owners = plain_column(table, key)
+    order, cuts = group_rows([owners], [key])
     offsets = cuts.numpy()
-    columns = read_columns(X, features, schema.kinds).take(order)
     context = None
     if schema.context:
-        whole = read_columns(X, schema.context, schema.kinds).take(order)
-        _check_constant(whole, offsets, schema.context)
+        whole = read_columns(table, schema.context, schema.kinds).take(order)
+        _check_constant(whole, offsets)
         context = whole.take(offsets[:-1])
-    members = Members(columns, offsets, order, None, context, owners[order][offsets[:-1]])
-    return _pool_inner(X, keys[1:], members) if len(keys) > 1 else members
+    return Members(columns.take(order), offsets, order, None, context, owners[order][offsets[:-1]])
 
 
 def _pool_inner(X: Any, keys: list[str], members: Members) -> Members:
     """Sets of sets: the groups of the inner columns become members, described by their summaries."""
     from .summaries import describe
 
-    assert members.rows is not None
     inner = [plain_column(X, key)[members.rows] for key in keys]
     order, cuts = group_rows([members.set_ids.astype(np.int64), *inner], ["set", *keys])
     offsets = cuts.numpy()
     owner = members.set_ids[order][offsets[:-1]]
     groups = Members(members.columns.take(order), offsets)
     counts = np.bincount(owner, minlength=len(members))
-    return Members(describe(groups), np.concatenate([[0], np.cumsum(counts)]), None, None, members.context)
+    return Members(describe(groups), to_offsets(counts), None, None, members.context)
 
 
-def _check_constant(columns: Columns, offsets: np.ndarray, names: list[str]) -> None:
-    starts, sizes = offsets[:-1], np.diff(offsets)
-    parts = [(columns.number_names or [])[j] for j in range(columns.numbers.shape[1])]
-    values = [columns.numbers[:, j] for j in range(columns.numbers.shape[1])]
-    for name, column in zip(
-        parts + (columns.category_names or []), values + [c.codes for c in columns.categories], strict=True
-    ):
-        first = np.repeat(column[starts], sizes)
+def _check_constant(columns: Columns, offsets: np.ndarray) -> None:
+    values = [*columns.numbers.T, *(c.codes for c in columns.categories)]
+    names = (columns.number_names or []) + (columns.category_names or [])
+    for name, column in zip(names, values, strict=True):
+        first = np.repeat(column[offsets[:-1]], np.diff(offsets))
         same = (column == first) | ((column != column) & (first != first))  # noqa: PLR0124
         if not same.all():
             bad = int(np.searchsorted(offsets, int(np.argmin(same)), side="right")) - 1
@@ -147,19 +162,133 @@ def _check_constant(columns: Columns, offsets: np.ndarray, names: list[str]) -> 
             )
 
 
-def _parse_anndata(X: Any, schema: Schema) -> Members:
-    if not isinstance(schema.by, str):
+# ---------------------------------------------------------------------------------------- arrays, tokens, records
+
+
+def _parse_sets(sets: Sets) -> Members:
+    sets = sets.materialize().to("cpu")
+    values, offsets = sets.values.detach(), sets.offsets.numpy()
+    weights = None if sets.weights is None else sets.weights.double().numpy()
+    if values.ndim == 1 and not values.is_floating_point():  # plain integers are ids, as in a list
+        return Members(_tokens(values.numpy()), offsets, None, weights)
+    return Members(_matrix(values.double().numpy(), offsets), offsets, None, weights)
+
+
+def _matrix(values: np.ndarray, offsets: np.ndarray) -> Columns:
+    values = values.reshape(len(values), int(np.prod(values.shape[1:])))
+    infinite = np.isinf(values)
+    if infinite.any():
+        row, column = (int(i) for i in np.argwhere(infinite)[0])
         raise ValueError(
-            f"X is AnnData: name the column of obs that identifies the set, by=. Columns: {list(X.obs.columns)}."
+            f"features must be finite or missing (NaN): {place(row, offsets)}, feature {column} is "
+            f"{values[row, column]}."
         )
-    matrix = X.X.toarray() if hasattr(X.X, "toarray") else np.asarray(X.X)
-    order, cuts = group_rows([plain_column(X.obs, schema.by)], [schema.by])
-    offsets = cuts.numpy()
-    names = [str(name) for name in X.var_names]
-    columns = Columns(matrix[order].astype(np.float64), [], names, [], [(name, "number") for name in names])
-    context = None
-    if schema.context:
-        whole = read_columns(X.obs, schema.context, schema.kinds).take(order)
-        _check_constant(whole, offsets, schema.context)
-        context = whole.take(offsets[:-1])
-    return Members(columns, offsets, order, None, context)
+    return Columns(values, [])
+
+
+def _tokens(flat: np.ndarray) -> Columns:
+    return Columns(np.zeros((len(flat), 0)), [factorize(flat)], [], [_TOKEN], [(_TOKEN, "category")])
+
+
+def _parse_arrow(column: Any, schema: Schema) -> Members:
+    """Read an Arrow list column of numbers, strings or structs."""
+    import pyarrow as pa
+
+    if not hasattr(column, "type"):
+        column = pa.array(column) if hasattr(column, "__arrow_c_array__") else pa.chunked_array(column)
+    column = one_array(column)
+    column.validate(full=True)
+    inner = getattr(column.type, "value_type", None)
+    if inner is None:
+        raise ValueError(f"X is an Arrow column of {column.type}; wanted a list column, one list of members per set.")
+    if pa.types.is_struct(inner):
+        if column.null_count:
+            raise ValueError(f"row {column.is_null().index(True).as_py()} of X is null: an empty set is an empty list.")
+        flat = column.flatten()
+        table = pa.table({field.name: flat.field(i) for i, field in enumerate(inner)})
+        names = list(schema.columns) if schema.columns else [n for n in table.column_names if n not in schema.drop]
+        lengths = column.value_lengths().to_numpy(zero_copy_only=False)
+        return Members(read_columns(table, names, schema.kinds), to_offsets(lengths))
+    if pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_dictionary(inner):
+        return _parse_list(column.to_pylist())
+    return _parse_sets(Sets.from_arrow(column))
+
+
+def _parse_list(X: Any) -> Members:
+    """Read a 3-D array, or a list of arrays, of lists of tokens or of lists of dicts."""
+    X = _without_mask(X)
+    if isinstance(X, torch.Tensor):
+        X = X.detach().cpu().numpy()
+    elif hasattr(X, "__array__") and not hasattr(X, "__iter__"):
+        X = np.asarray(X)
+    if isinstance(X, np.ndarray) and X.dtype != object:
+        if X.dtype.kind == "c":
+            raise ValueError(_COMPLEX.format("X"))
+        if X.ndim != 3:
+            raise ValueError(
+                f"an array X must have the shape (sets, members, features), found {X.shape}: for sets of different "
+                "sizes give a list of 2-D arrays; for one set per row write X[:, None, :]."
+            )
+        if len(X) == 0 or X.shape[2] == 0:
+            raise ValueError(f"X has shape {X.shape}: it holds no sets, or members without features.")
+        offsets = np.arange(len(X) + 1) * X.shape[1]
+        return Members(_matrix(X.reshape(-1, X.shape[2]).astype(np.float64), offsets), offsets)
+    if isinstance(X, str) or not hasattr(X, "__iter__"):
+        raise ValueError(f"X is {X!r}; wanted a list of sets, one array (members, features) per set.")
+    X = list(X)
+    if not X:
+        raise ValueError("X holds no sets.")
+    if not hasattr(X[0], "__iter__") or getattr(X[0], "ndim", 1) == 0:
+        raise ValueError(f"X is a list of single values ({X[0]!r}, …); wanted a list of sets, one array per set.")
+    first = next((member for members in X for member in members), None)
+    single = first is not None and np.asarray(first).ndim == 0
+    if isinstance(first, str) or isinstance(X[0], str) or (single and _are_ids(X)):
+        return _parse_tokens(X)
+    return _parse_records(X) if isinstance(first, dict) else _parse_arrays(X)
+
+
+def _without_mask(array: Any) -> Any:
+    return np.ma.filled(array.astype(float), np.nan) if isinstance(array, np.ma.MaskedArray) else array
+
+
+def _parse_arrays(X: list[Any]) -> Members:
+    arrays = []
+    for b, given in enumerate(X):
+        members = given.toarray() if hasattr(given, "tocsr") else _without_mask(given)
+        if isinstance(members, torch.Tensor):
+            members = members.detach().cpu().numpy()
+        if np.iscomplexobj(members):
+            raise ValueError(_COMPLEX.format(f"set {b}"))
+        try:
+            arrays.append(np.asarray(members, dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"set {b} cannot be read as an array of numbers: {error}. For columns of different kinds give a "
+                "table with by=, or a list of lists of dicts."
+            ) from None
+    values, cuts = (part.numpy() for part in flatten_arrays(arrays))
+    return Members(_matrix(values, cuts), cuts)
+
+
+def _parse_records(X: list[list[dict[str, Any]]]) -> Members:
+    flat = [member for members in X for member in members]
+    names = list(dict.fromkeys(name for member in flat for name in member))
+    each = [(name, *from_values(as_objects([member.get(name) for member in flat]), name)) for name in names]
+    return Members(join_columns(each, len(flat)), to_offsets([len(members) for members in X]))
+
+
+def _are_ids(X: list[Any]) -> bool:
+    """Plain integers in a list are ids of discrete elements; one number per member is written (n, 1)."""
+    return all(np.asarray(members).dtype.kind in "iu" for members in X if len(members))
+
+
+def _parse_tokens(X: list[Sequence[Any]]) -> Members:
+    for b, members in enumerate(X):
+        if isinstance(members, str):
+            raise ValueError(f"set {b} is the string {members!r}; wanted a list of tokens.")
+    flat = as_objects([m.item() if isinstance(m, np.generic | torch.Tensor) else m for members in X for m in members])
+    offsets = to_offsets([len(members) for members in X])
+    gone = is_missing(flat)
+    if gone.any():
+        raise ValueError(f"{place(int(gone.argmax()), offsets)} has no token (found {flat[gone][0]!r}): leave it out.")
+    return Members(_tokens(flat), offsets)

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ..sets import Sets
 from .columns import Columns
+
+
+def to_offsets(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Where sets of these sizes begin, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def place(row: int, offsets: np.ndarray) -> str:
+    """Set and position of a member, in words."""
+    b = int(np.searchsorted(offsets, row, side="right")) - 1
+    return f"set {b}, member {row - int(offsets[b])}"
 
 
 @dataclass(frozen=True)
@@ -28,6 +39,8 @@ class Members:
         Multiplicities of the members.
     context : Columns or None
         B rows: set-level columns that were read from the table.
+    names : ndarray of shape (B,) or None
+        For tables, the name of each set.
 
     """
 
@@ -58,22 +71,16 @@ class Members:
 
     def take(self, sets: np.ndarray) -> Members:
         """Select sets."""
-        sizes = self.sizes[sets]
-        starts = np.repeat(self.offsets[:-1][sets] - np.cumsum(sizes) + sizes, sizes)
-        places = np.arange(int(sizes.sum())) + starts
-        return Members(
-            self.columns.take(places),
-            np.concatenate([[0], np.cumsum(sizes)]),
-            None if self.rows is None else self.rows[places],
-            None if self.weights is None else self.weights[places],
-            None if self.context is None else self.context.take(sets),
-            None if self.names is None else self.names[sets],
-        )
+        offsets = to_offsets(self.sizes[sets])
+        places = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][sets] - offsets[:-1], np.diff(offsets))
 
-    def where(self, row: int) -> str:
-        """Set and position of a member, in words."""
-        b = int(np.searchsorted(self.offsets, row, side="right")) - 1
-        return f"set {b}, member {row - int(self.offsets[b])}"
+        def part(values: Any, chosen: np.ndarray) -> Any:
+            return None if values is None else values.take(chosen)
+
+        rows, weights = part(self.rows, places), part(self.weights, places)
+        return Members(
+            self.columns.take(places), offsets, rows, weights, part(self.context, sets), part(self.names, sets)
+        )
 
     def layout(self, values: np.ndarray | torch.Tensor) -> Sets:
         """Sets of the same sizes that hold `values` (N, ...)."""

@@ -13,7 +13,7 @@ from sklearn.base import RegressorMixin
 
 from ..sets import Sets
 from .base import TableEstimator
-from .layout import Members
+from .layout import Members, place
 from .mean_embedding import mean_kernel, median_distance, neighbours, outer_kernel, singly, solve, squared_distances
 from .targets import as_numbers, check_finite_targets, one_per_set, target_column
 
@@ -210,7 +210,8 @@ class SupportDistributionMachine(RegressorMixin, TableEstimator):
         if missing.any():
             row, column = (int(i) for i in np.argwhere(missing)[0])
             raise ValueError(
-                f"features must be finite: {members.where(row)}, feature {column} is missing (NaN); fill it in first."
+                f"features must be finite: {place(row, members.offsets)}, feature {column} is missing (NaN); "
+                "fill it in first."
             )
         return replace(members, weights=None).layout(torch.from_numpy(values).float())
 
