@@ -4,6 +4,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 # On some virtual machines oneDNN's bfloat16 code for AMX ends the process with an illegal instruction.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
@@ -12,13 +13,23 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from deepsets.nn import kernel_ops
+from deepsets.nn import kernel_ops, parallel
 
 _COMMON = {"deadline": None, "database": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("fixed", derandomize=True, max_examples=25, **_COMMON)
 settings.register_profile("random", derandomize=False, max_examples=50, **_COMMON)
-kernel_ops.checks = True  # kernels trust their offsets; in tests they check them
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+
+def _checked_run(function: Any, sets: int, arguments: list[Any], **options: Any) -> None:
+    """Check what compiled loops trust: a wrong offset would read foreign memory."""
+    offsets, tensors = arguments[1], [x for x in arguments if isinstance(x, torch.Tensor)]
+    assert offsets.shape == (sets + 1,) and int(offsets[0]) == 0 and bool((offsets.diff() >= 0).all())
+    assert int(offsets[-1]) in {x.shape[0] for x in tensors} and all(x.is_contiguous() for x in tensors)
+    parallel.run(function, sets, arguments, **options)
+
+
+kernel_ops.run = _checked_run
 
 
 def pytest_runtest_setup() -> None:

@@ -29,7 +29,7 @@ def machine(load: str) -> Iterator[None]:
 
 
 def compare(
-    ways: dict[str, Callable[[], object]], seconds: float = 3.0, repeats: int = 15, warmup: int = 2
+    ways: dict[str, Callable[[], object]], seconds: float = 2.0, repeats: int = 100, warmup: int = 2
 ) -> dict[str, float]:
     """Measure the median seconds of each way; the ways take turns, so that a slow moment is slow for all.
 

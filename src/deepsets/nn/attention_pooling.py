@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..sets import Sets
-from .kernels import segment_softmax_sum
+from .kernels import segment_softmax
 from .pooling import Pooling, named
 from .reductions import merged_peak, shift
 from .sequential import reset_children
@@ -24,18 +24,27 @@ class _SoftmaxPooling(Pooling):
         """Return the scores (N, H) and the values (N, H or 1, D) of the members."""
         raise NotImplementedError
 
+    def output(self, mean: Tensor) -> Tensor:
+        """Compute the pooled vectors from the weighted means, (B, H, D), which are 0 for an empty set."""
+        raise NotImplementedError
+
+    def forward(self, sets: Sets) -> Tensor:
+        """Pool sets with values (N, features) to vectors (B, out)."""
+        sets = sets.materialize()
+        return self.output(segment_softmax(*self.scored(sets), sets, sets.weights)[2])
+
     def state(self, sets: Sets, dtype: torch.dtype | None = None) -> Parts:
         sets = sets.materialize()
         scores, values = self.scored(sets)
         if dtype is not None:
             scores, values = scores.to(dtype), values.to(dtype)
-        peak, total, sums = segment_softmax_sum(scores, values, sets, sets.weights)
-        return {"peak": peak, "exp": total, "sum": sums}
+        peak, total, mean = segment_softmax(scores, values, sets, sets.weights)
+        return {"peak": peak, "exp": total, "sum": mean * total[..., None]}
 
-    def attended(self, parts: Parts) -> Tensor:
-        """Return the weighted means, (B, H, D); 0 for an empty set."""
-        some = (parts["exp"] > 0)[..., None]
-        return torch.where(some, parts["sum"] / torch.where(some, parts["exp"][..., None], 1), 0)
+    def finish(self, parts: Parts) -> Tensor:
+        """Compute the pooled vectors, (B, out), from a state."""
+        total = parts["exp"][..., None]
+        return self.output(torch.where(total > 0, parts["sum"] / torch.where(total > 0, total, 1), 0))
 
     def merge(self, a: Parts, b: Parts) -> Parts:
         peak = merged_peak(a, b)
@@ -91,9 +100,9 @@ class GatedAttentionPooling(_SoftmaxPooling):
         x = sets.values
         return self.score(self.content(x).tanh() * self.gate(x).sigmoid()), x[:, None]
 
-    def finish(self, parts: Parts) -> Tensor:
-        """Compute the pooled vectors, (B, features), from a state."""
-        return self.attended(parts).flatten(1)
+    def output(self, mean: Tensor) -> Tensor:
+        """Return the weighted means, (B, features)."""
+        return mean.flatten(1)
 
     def extra_repr(self) -> str:
         """Describe the pooling in its `repr`."""
@@ -169,9 +178,9 @@ class SeedAttentionPooling(_SoftmaxPooling):
         scores = torch.stack([keys[:, h] @ query[:, h].T for h in range(self.num_heads)], dim=-1)  # (N, k, H)
         return scores.flatten(1) / each**0.5, values  # head h of every seed reads values h
 
-    def finish(self, parts: Parts) -> Tensor:
-        """Compute the pooled vectors, (B, num_seeds * features), from a state."""
-        mixed = self.attended(parts).reshape(-1, self.num_seeds, self.features)
+    def output(self, mean: Tensor) -> Tensor:
+        """Add seeds and feed-forward network, (B, num_seeds * features)."""
+        mixed = mean.reshape(-1, self.num_seeds, self.features)
         h = self.query + self.out(mixed.to(self.query.dtype))
         return (h + self.feedforward(self.norm(h))).flatten(1)
 

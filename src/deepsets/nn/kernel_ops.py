@@ -1,9 +1,9 @@
-"""The compiled kernels as differentiable operators on CPU tensors.
+"""The compiled loops as differentiable operators on CPU tensors.
 
 Each operator exists twice, with the same forward and backward: as a `torch.library.custom_op` in the namespace
 ``deepsets``, which `torch.compile` and `torch.export` see as one node, and as an autograd function, whose call costs a
-third of the former (34 against 121 µs on one machine) and which therefore runs in eager mode. Second derivatives are
-those of the plain torch form. bfloat16 and float16 are computed in float32.
+third of the former and which therefore runs in eager mode. Second derivatives are those of the plain torch form.
+bfloat16 and float16 are computed in float32.
 """
 
 from __future__ import annotations
@@ -19,41 +19,91 @@ from ..sets import Sets
 from . import kernels_torch as plain
 from .parallel import run
 
-checks = False  # tests switch this on: kernels trust their offsets, a wrong one would read foreign memory
-
-_NO_IDS = np.zeros(0, np.int64)
-_NOTHING: dict[torch.dtype, np.ndarray] = {
-    torch.float32: np.zeros(0, np.float32),
-    torch.float64: np.zeros(0, np.float64),
-}
+Outputs = list[tuple[tuple[int, ...], torch.dtype | None]]  # shapes, and dtypes where they are not those of the input
+_REAL = {torch.float32: np.float32, torch.float64: np.float64}
 
 
 def _precision(values: Tensor) -> torch.dtype:
     return torch.float64 if values.dtype == torch.float64 else torch.float32
 
 
-def _array(tensor: Tensor | None, dtype: torch.dtype) -> np.ndarray:
-    return _NOTHING[dtype] if tensor is None else tensor.detach().to(dtype).contiguous().numpy()
+def _ready(x: Any, dtype: torch.dtype) -> Any:
+    """Contiguous, and in the precision of the loop."""
+    return (x.to(dtype) if x.is_floating_point() else x).contiguous() if isinstance(x, Tensor) else x
 
 
-def _ids(tensor: Tensor | None) -> np.ndarray:
-    return _NO_IDS if tensor is None else tensor.contiguous().numpy()
+class Operator:
+    """A compiled loop with its gradient, called as a function.
 
+    Parameters
+    ----------
+    schema : str
+        Name, which is also that of the loop, arguments and results. The first argument is a tensor that sets the dtype,
+        the second the offsets.
+    outputs : callable
+        Maps the arguments to shapes and dtypes of the results.
+    keep, backward : callable, optional
+        Save what the backward pass needs; compute the gradients.
+    shared : bool, default=False
+        Whether sets write to the same rows.
+    """
 
-def _run(kernel: Callable[..., None], offsets: Tensor, rows: Tensor, *arrays: Any, members: int | None = None) -> None:
-    """Run a kernel over all sets; `rows` is the largest array, (N, ...)."""
-    places = _ids(offsets)
-    if checks:
-        _check(places, rows.shape[0] if members is None else members)
-    run(kernel, places, rows.numel() * rows.element_size(), *arrays)
-
-
-def _check(offsets: np.ndarray, members: int) -> None:
-    if offsets[0] != 0 or offsets[-1] != members or (np.diff(offsets) < 0).any():
-        raise ValueError(
-            f"offsets must rise from 0 to the number of members, {members}; found {offsets[:5].tolist()} … "
-            f"{offsets[-1]}. Sets checks this when a batch is made."
+    def __init__(
+        self,
+        schema: str,
+        outputs: Callable[..., Outputs],
+        keep: Any = None,
+        backward: Any = None,
+        *,
+        shared: bool = False,
+    ) -> None:
+        self.name, rest = schema.split("(", 1)
+        self.outputs, self.shared = outputs, shared
+        self.operator = torch.library.custom_op(
+            f"deepsets::{self.name}", self.forward, mutates_args=(), schema=f"({rest}"
         )
+        self.operator.register_fake(self._fake)
+        self.apply: Any = self.forward
+        if backward is not None:
+            self.operator.register_autograd(backward, setup_context=keep)
+
+            def forward(ctx: Any, *inputs: Any) -> Any:
+                output = self.forward(*inputs)
+                keep(ctx, inputs, output)
+                return output
+
+            methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+            function: Any = type(self.name, (torch.autograd.Function,), methods)
+            self.apply = function.apply
+
+    def forward(self, *inputs: Any) -> Any:
+        """Run the loop, without autograd."""
+        dtype = _precision(inputs[0])
+        outs = [inputs[0].new_empty(shape, dtype=kind or dtype) for shape, kind in self.outputs(*inputs)]
+        launch(self.name, dtype, *inputs, *outs, shared=self.shared)
+        outs = [out.to(inputs[0].dtype) if out.is_floating_point() else out for out in outs]
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def _fake(self, *inputs: Any) -> Any:
+        outs = [inputs[0].new_empty(shape, dtype=kind) for shape, kind in self.outputs(*inputs)]
+        return outs[0] if len(outs) == 1 else tuple(outs)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Run the operator: on ordinary tensors by the autograd function, on those of a tracer by the custom op."""
+        eager = type(inputs[0]) in (Tensor, torch.nn.Parameter) and not torch.compiler.is_compiling()
+        return (self.apply if eager else self.operator)(*inputs)
+
+
+def launch(name: str, dtype: torch.dtype, values: Tensor, offsets: Tensor, *rest: Any, shared: bool = False) -> None:
+    """Run a loop on tensors of any dtype and layout."""
+    from . import kernels_numba as loops
+
+    arguments = [_ready(x, dtype) for x in (values, offsets, *rest)]
+    run(getattr(loops, name)(_REAL[dtype]), offsets.shape[0] - 1, arguments, shared=shared)
+
+
+def _per_set(offsets: Tensor, *shape: int) -> tuple[int, ...]:
+    return (offsets.shape[0] - 1, *shape)
 
 
 def _again(function: Callable[..., Any], inputs: tuple[Tensor, ...], grads: tuple[Tensor, ...]) -> list[Tensor | None]:
@@ -66,71 +116,12 @@ def _again(function: Callable[..., Any], inputs: tuple[Tensor, ...], grads: tupl
     return [next(found) if x.requires_grad else None for x in inputs]
 
 
-def _sets(offsets: Tensor, members: Tensor) -> Sets:
-    return Sets.unchecked(members, offsets)
-
-
-class Operator:
-    """One kernel with its gradient, called as a function."""
-
-    def __init__(
-        self, name: str, forward: Callable[..., Any], fake: Callable[..., Any], setup: Any = None, backward: Any = None
-    ) -> None:
-        self.forward = forward  # without autograd
-        self.operator = torch.library.custom_op(f"deepsets::{name}", forward, mutates_args=())
-        self.operator.register_fake(fake)
-        self.apply: Any = forward
-        if backward is not None:
-            self.operator.register_autograd(backward, setup_context=setup)
-            methods = {"forward": staticmethod(_with_context(forward, setup)), "backward": staticmethod(backward)}
-            function: Any = type(name, (torch.autograd.Function,), methods)
-            self.apply = function.apply
-
-    def __call__(self, *inputs: Any) -> Any:
-        """Run the operator: on ordinary tensors by the autograd function, on those of a tracer by the custom op."""
-        if type(inputs[0]) is Tensor and not torch.compiler.is_compiling():
-            return self.apply(*inputs)
-        return self.operator(*inputs)
-
-
-def _with_context(forward: Callable[..., Any], setup: Callable[..., None]) -> Callable[..., Any]:
-    def run_forward(ctx: Any, *inputs: Any) -> Any:
-        output = forward(*inputs)
-        setup(ctx, inputs, output)
-        return output
-
-    return run_forward
+def _twice(values: Tensor) -> bool:
+    """Whether a backward pass is to be differentiated again."""
+    return torch.is_grad_enabled() and type(values) is Tensor
 
 
 # ------------------------------------------------------------------------------------------------ sum, broadcast
-
-
-def _sum(values: Tensor, offsets: Tensor, element_ids: Tensor | None, weights: Tensor | None) -> Tensor:
-    from . import kernels_numba as loops
-
-    dtype = _precision(values)
-    out = values.new_empty(offsets.shape[0] - 1, values.shape[1], dtype=dtype)
-    arrays = _array(values, dtype), _ids(offsets), _ids(element_ids), _array(weights, dtype), out.numpy()
-    _run(loops.segment_sum, offsets, values, *arrays, members=None if element_ids is None else len(element_ids))
-    return out.to(values.dtype)
-
-
-def _broadcast(
-    per_set: Tensor, offsets: Tensor, rows: int, element_ids: Tensor | None, weights: Tensor | None
-) -> Tensor:
-    from . import kernels_numba as loops
-
-    dtype = _precision(per_set)
-    arrays = _array(per_set, dtype), _ids(offsets)
-    if element_ids is None:
-        out = per_set.new_empty(rows, per_set.shape[1], dtype=dtype)
-        _run(loops.broadcast, offsets, out, *arrays, _array(weights, dtype), out.numpy())
-    else:
-        out = per_set.new_zeros(rows, per_set.shape[1], dtype=dtype)
-        loops.broadcast_to_elements(
-            0, len(per_set), *arrays, _ids(element_ids), _array(weights, dtype), out.numpy()
-        )  # fmt: skip
-    return out.to(per_set.dtype)
 
 
 def _keep_layout(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -140,7 +131,8 @@ def _keep_layout(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _sum_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     offsets, element_ids, weights = ctx.saved_tensors
-    return broadcast(grad, offsets, ctx.rows, element_ids, weights), None, None, None
+    spread = broadcast if element_ids is None else broadcast_to_elements
+    return spread(grad, offsets, ctx.rows, element_ids, weights), None, None, None
 
 
 def _broadcast_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -149,51 +141,24 @@ def _broadcast_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 segment_sum = Operator(
-    "segment_sum",
-    _sum,
-    lambda values, offsets, element_ids, weights: values.new_empty(offsets.shape[0] - 1, values.shape[1]),
+    "segment_sum(Tensor values, Tensor offsets, Tensor? element_ids, Tensor? weights) -> Tensor",
+    lambda values, offsets, element_ids, weights: [(_per_set(offsets, values.shape[1]), None)],
     _keep_layout,
     _sum_backward,
 )
-broadcast = Operator(
-    "broadcast",
-    _broadcast,
-    lambda per_set, offsets, rows, element_ids, weights: per_set.new_empty(rows, per_set.shape[1]),
-    _keep_layout,
-    _broadcast_backward,
+_SPREAD = "(Tensor per_set, Tensor offsets, SymInt rows, Tensor? element_ids, Tensor? weights) -> Tensor"
+broadcast, broadcast_to_elements = (
+    Operator(
+        name + _SPREAD,
+        lambda per_set, offsets, rows, element_ids, weights: [((rows, per_set.shape[1]), None)],
+        _keep_layout,
+        _broadcast_backward,
+        shared=name == "broadcast_to_elements",
+    )
+    for name in ("broadcast", "broadcast_to_elements")
 )
 
 # -------------------------------------------------------------------------------------------------- maximum, minimum
-
-
-def _extremum(values: Tensor, offsets: Tensor, sign: int) -> tuple[Tensor, Tensor]:
-    from . import kernels_numba as loops
-
-    dtype = _precision(values)
-    best = values.new_empty(offsets.shape[0] - 1, values.shape[1], dtype=dtype)
-    winners = torch.empty_like(best, dtype=torch.int32)
-    _run(
-        loops.segment_extremum, offsets, values,
-        _array(values, dtype), _ids(offsets), sign, best.numpy(), winners.numpy(),
-    )  # fmt: skip
-    return best.to(values.dtype), winners
-
-
-def extremum_share(
-    grad: Tensor, winners: Tensor, values: Tensor, best: Tensor, offsets: Tensor, into: Tensor | None = None
-) -> Tensor:
-    """The gradient of an extremum, (N, D), added to `into` (float32 or float64, contiguous) where that is given."""
-    from . import kernels_numba as loops
-
-    dtype = _precision(values)
-    out = torch.empty_like(values, dtype=dtype, memory_format=torch.contiguous_format) if into is None else into
-    arrays = _array(grad, dtype), winners.numpy(), _array(values, dtype), _array(best, dtype), _ids(offsets)
-    _run(loops.segment_extremum_backward, offsets, values, *arrays, into is not None, out.numpy())
-    return out if into is not None else out.to(values.dtype)
-
-
-def _share(grad: Tensor, winners: Tensor, values: Tensor, best: Tensor, offsets: Tensor) -> Tensor:
-    return extremum_share(grad, winners, values, best, offsets)
 
 
 def _keep_extremum(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -204,27 +169,182 @@ def _keep_extremum(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tens
     ctx.sign = inputs[2]
 
 
+def _extremum_again(values: Tensor, offsets: Tensor, sign: int) -> Tensor:
+    return plain.segment_extremum(values, Sets.unchecked(values, offsets), "amax" if sign > 0 else "amin")
+
+
 def _extremum_backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
     values, best, winners, offsets = ctx.saved_tensors
     if grad is None:
         return None, None, None
-    if torch.is_grad_enabled() and type(values) is Tensor:
-        name = "amax" if ctx.sign > 0 else "amin"
-        found = _again(lambda x: plain.segment_extremum(x, _sets(offsets, x), name), (values,), (grad,))
-        return found[0], None, None
-    return extremum_backward(grad, winners, values, best, offsets), None, None
+    if _twice(values):
+        return _again(lambda x: _extremum_again(x, offsets, ctx.sign), (values,), (grad,))[0], None, None
+    return extremum_backward(grad, offsets, winners, values, best, 0), None, None
 
 
-extremum_backward = Operator(
-    "segment_extremum_backward", _share, lambda grad, winners, values, best, offsets: torch.empty_like(values)
-)
-segment_extremum = Operator(
-    "segment_extremum",
-    _extremum,
-    lambda values, offsets, sign: (
-        values.new_empty(offsets.shape[0] - 1, values.shape[1]),
-        values.new_empty(offsets.shape[0] - 1, values.shape[1], dtype=torch.int32),
-    ),
+extremum = Operator(
+    "extremum(Tensor values, Tensor offsets, int sign) -> (Tensor, Tensor)",
+    lambda values, offsets, sign: [
+        (_per_set(offsets, values.shape[1]), None),
+        (_per_set(offsets, values.shape[1]), torch.int32),
+    ],
     _keep_extremum,
     _extremum_backward,
 )
+extremum_backward = Operator(
+    "extremum_backward(Tensor grad, Tensor offsets, Tensor winners, Tensor values, Tensor best, int add) -> Tensor",
+    lambda grad, offsets, winners, values, best, add: [(values.shape, None)],
+)
+
+
+class ExtremumWithValues(torch.autograd.Function):
+    """The values themselves and their extremum, so that both gradients meet in one array; eager only."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, offsets: Tensor, sign: int) -> tuple[Tensor, Tensor]:
+        """Return a view of the values, and the extremum."""
+        best, winners = extremum.forward(values, offsets, sign)
+        ctx.save_for_backward(values, best, winners, offsets)
+        ctx.sign = sign
+        return values.view_as(values), best
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None]:
+        """Add the share of the winners to the gradient of the values."""
+        values, best, winners, offsets = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            form = lambda x: (x.view_as(x), _extremum_again(x, offsets, ctx.sign))  # noqa: E731
+            return _again(form, (values,), grads)[0], None, None
+        if grads[0].is_contiguous() and grads[0].dtype == (dtype := _precision(values)):
+            # The gradient of the values comes from a matrix product, and nobody else holds it.
+            launch("extremum_backward", dtype, grads[1], offsets, winners, values, best, 1, grads[0])
+            return grads[0], None, None
+        return grads[0] + extremum_backward(grads[1], offsets, winners, values, best, 0), None, None
+
+
+# --------------------------------------------------------------------------------------------------------- deviations
+
+
+def _keep_moments(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.save_for_backward(inputs[0], output[0], inputs[1], inputs[2])
+
+
+def _moments_backward(ctx: Any, grad_mean: Tensor, grad_squares: Tensor) -> tuple[Any, ...]:
+    values, mean, offsets, weights = ctx.saved_tensors
+    if _twice(values):
+        sets = Sets.unchecked(values, offsets, None, weights)
+        form = lambda x: plain.segment_moments(x, sets, weights, sets.counts)  # noqa: E731
+        return _again(form, (values,), (grad_mean, grad_squares))[0], None, None
+    return moments_backward(grad_mean, offsets, grad_squares, values, mean, weights), None, None
+
+
+moments = Operator(
+    "moments(Tensor values, Tensor offsets, Tensor? weights) -> (Tensor, Tensor)",
+    lambda values, offsets, weights: [(_per_set(offsets, values.shape[1]), None)] * 2,
+    _keep_moments,
+    _moments_backward,
+)
+moments_backward = Operator(
+    "moments_backward(Tensor grad_mean, Tensor offsets, Tensor grad_squares, Tensor values, Tensor mean, "
+    "Tensor? weights) -> Tensor",
+    lambda grad_mean, offsets, grad_squares, values, mean, weights: [(values.shape, None)],
+)
+
+# ------------------------------------------------------------------------------------------------------- exponentials
+
+
+def _keep_exp_sum(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.mark_non_differentiable(output[0])
+    _keep_moments(ctx, inputs, output)
+
+
+def _exp_sum_backward(ctx: Any, _: Any, grad: Tensor) -> tuple[Any, ...]:
+    values, peak, offsets, weights = ctx.saved_tensors
+    if _twice(values):
+        form = lambda x: plain.segment_exp_sum(x, Sets.unchecked(x, offsets), weights)[1]  # noqa: E731
+        return _again(form, (values,), (grad,))[0], None, None
+    return exp_sum_backward(grad, offsets, values, peak, weights), None, None
+
+
+exp_sum = Operator(
+    "exp_sum(Tensor values, Tensor offsets, Tensor? weights) -> (Tensor, Tensor)",
+    lambda values, offsets, weights: [(_per_set(offsets, values.shape[1]), None)] * 2,
+    _keep_exp_sum,
+    _exp_sum_backward,
+)
+exp_sum_backward = Operator(
+    "exp_sum_backward(Tensor grad, Tensor offsets, Tensor values, Tensor peak, Tensor? weights) -> Tensor",
+    lambda grad, offsets, values, peak, weights: [(values.shape, None)],
+)
+
+# ---------------------------------------------------------------------------------------------------------- attention
+
+
+def _keep_softmax(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.mark_non_differentiable(output[0], output[3])
+    ctx.save_for_backward(*inputs, *output[1:])
+
+
+def _softmax_backward(ctx: Any, _: Any, grad_total: Tensor, grad_mean: Tensor, __: Any) -> tuple[Any, ...]:
+    values, offsets, scores, weights, total, mean, shares = ctx.saved_tensors
+    if _twice(values):
+        form = lambda v, s: plain.segment_softmax(s, v, Sets.unchecked(v, offsets), weights)[1:]  # noqa: E731
+        grad_values, grad_scores = _again(form, (values, scores), (grad_total, grad_mean))
+    else:
+        grad_values, grad_scores = softmax_backward(values, offsets, grad_total, grad_mean, total, mean, shares)
+    return grad_values, None, grad_scores, None
+
+
+softmax = Operator(
+    "softmax(Tensor values, Tensor offsets, Tensor scores, Tensor? weights) -> (Tensor, Tensor, Tensor, Tensor)",
+    lambda values, offsets, scores, weights: [
+        (_per_set(offsets, scores.shape[1]), None),
+        (_per_set(offsets, scores.shape[1]), None),
+        (_per_set(offsets, scores.shape[1], values.shape[2]), None),
+        (scores.shape, None),
+    ],
+    _keep_softmax,
+    _softmax_backward,
+)
+softmax_backward = Operator(
+    "softmax_backward(Tensor values, Tensor offsets, Tensor grad_total, Tensor grad_mean, Tensor total, "
+    "Tensor mean, Tensor shares) -> (Tensor, Tensor)",
+    lambda values, offsets, grad_total, grad_mean, total, mean, shares: [(values.shape, None), (shares.shape, None)],
+)
+
+# -------------------------------------------------------------------------------------------------- equivariant update
+
+
+class AddBroadcast(torch.autograd.Function):
+    """``activation(values + broadcast(per_set))``, in place; eager only."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, values: Tensor, per_set: Tensor, offsets: Tensor, activation: plain.Activation | None
+    ) -> Tensor:
+        """Change the values in place."""
+        from .kernels_numba import ACTIVATIONS
+
+        fused = values.dtype == torch.float32 or activation == "relu"  # in float64 torch has the faster tanh and exp
+        launch("add_broadcast", values.dtype, values, offsets, per_set, ACTIVATIONS[activation if fused else None])
+        if not fused:
+            plain.activate(values, activation, inplace=True)
+        ctx.mark_dirty(values)
+        ctx.activation = activation
+        ctx.save_for_backward(offsets, None if activation is None else values)
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        """Compute the gradients of the values, and their sums over each set."""
+        from .kernels_numba import ACTIVATIONS
+
+        offsets, result = ctx.saved_tensors
+        if result is None or torch.is_grad_enabled():
+            if result is not None:
+                grad = grad * plain.activation_slope(result, ctx.activation)
+            return grad, segment_sum(grad, offsets, None, None), None, None
+        before, per_set = torch.empty_like(result), result.new_empty(_per_set(offsets, result.shape[1]))
+        code = ACTIVATIONS[ctx.activation]
+        launch("add_broadcast_backward", result.dtype, grad, offsets, result, code, before, per_set)
+        return before, per_set, None, None

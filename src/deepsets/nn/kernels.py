@@ -20,14 +20,8 @@ import torch
 from torch import Tensor
 
 from ..sets import Sets
+from . import kernel_ops as ops
 from . import kernels_torch as plain
-from .kernel_ops import broadcast as _broadcast
-from .kernel_ops import segment_extremum as _segment_extremum
-from .kernel_ops import segment_sum as _segment_sum
-from .kernel_ops_fused import AddBroadcast, ExtremumWithValues
-from .kernel_ops_fused import segment_exp_sum as _segment_exp_sum
-from .kernel_ops_fused import segment_moments as _segment_moments
-from .kernel_ops_fused import segment_softmax_sum as _segment_softmax_sum
 from .kernels_torch import Activation
 
 SMALL = 1 << 14  # numbers in the members of a batch below which plain torch runs
@@ -50,7 +44,7 @@ def implementation() -> str:
     if not INSTALLED:
         return "torch (numba is not installed)"
     try:
-        from . import kernels_exp  # noqa: F401
+        from . import kernels_numba  # noqa: F401
     except Exception as error:  # numba refuses versions of NumPy and Python that it does not know
         return f"torch (numba cannot be imported: {error})"
     try:
@@ -104,15 +98,13 @@ def segment_sum(values: Tensor, sets: Sets, weights: Tensor | None = None) -> Te
         The sums; 0 for an empty set.
     """
     check_rows(values)
-    if (chosen := _choose(values)) == PLAIN:
+    if _choose(values) == PLAIN:
         return plain.segment_sum(values, sets, weights)
     element_ids = sets.element_ids
     if weights is not None and weights.requires_grad:
         rows = values if element_ids is None else values.index_select(0, element_ids)
         values, element_ids, weights = rows * weights.to(rows.dtype)[:, None], None, None
-    if chosen == EAGER:
-        return _segment_sum.apply(values, sets.offsets, element_ids, weights)
-    return _segment_sum.operator(values, sets.offsets, element_ids, weights)
+    return ops.segment_sum(values, sets.offsets, element_ids, weights)
 
 
 def segment_broadcast(per_set: Tensor, sets: Sets) -> Tensor:
@@ -132,7 +124,7 @@ def segment_broadcast(per_set: Tensor, sets: Sets) -> Tensor:
     """
     if torch.compiler.is_compiling() or _choose(per_set, sets.total * per_set.shape[1]) == PLAIN:
         return sets.broadcast(per_set)
-    return _broadcast.apply(per_set, sets.offsets, sets.total, None, None)
+    return ops.broadcast(per_set, sets.offsets, sets.total, None, None)
 
 
 def segment_max(values: Tensor, sets: Sets) -> Tensor:
@@ -176,11 +168,9 @@ def segment_min(values: Tensor, sets: Sets) -> Tensor:
 
 def _extremum(values: Tensor, sets: Sets, sign: int) -> Tensor:
     check_rows(values)
-    if (chosen := _choose(values)) == PLAIN:
+    if _choose(values) == PLAIN:
         return plain.segment_extremum(values, sets, "amax" if sign > 0 else "amin")
-    if chosen == EAGER:
-        return _segment_extremum.apply(values, sets.offsets, sign)[0]
-    return _segment_extremum.operator(values, sets.offsets, sign)[0]
+    return ops.extremum(values, sets.offsets, sign)[0]
 
 
 def extremum_with_values(values: Tensor, sets: Sets, sign: int) -> tuple[Tensor, Tensor]:
@@ -191,17 +181,16 @@ def extremum_with_values(values: Tensor, sets: Sets, sign: int) -> tuple[Tensor,
     """
     check_rows(values)
     if _choose(values) == EAGER:
-        return ExtremumWithValues.apply(values, sets.offsets, sign)
+        return ops.ExtremumWithValues.apply(values, sets.offsets, sign)
     return values, _extremum(values, sets, sign)
 
 
 def segment_moments(values: Tensor, sets: Sets, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Compute the weighted mean of each set and the weighted sum of squared deviations from it: two (B, D) tensors."""
     check_rows(values)
-    if (chosen := _choose(values)) == PLAIN or (weights is not None and weights.requires_grad):
+    if _choose(values) == PLAIN or (weights is not None and weights.requires_grad):
         return plain.segment_moments(values, sets, weights, sets.counts.to(values.dtype))
-    call = _segment_moments.apply if chosen == EAGER else _segment_moments.operator
-    return call(values, sets.offsets, weights)
+    return ops.moments(values, sets.offsets, weights)
 
 
 def segment_exp_sum(values: Tensor, sets: Sets, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -210,23 +199,22 @@ def segment_exp_sum(values: Tensor, sets: Sets, weights: Tensor | None = None) -
     A member of weight 0 is absent: it does not set the peak.
     """
     check_rows(values)
-    if (chosen := _choose(values)) == PLAIN or (weights is not None and weights.requires_grad):
+    if _choose(values) == PLAIN or (weights is not None and weights.requires_grad):
         return plain.segment_exp_sum(values, sets, weights)
-    call = _segment_exp_sum.apply if chosen == EAGER else _segment_exp_sum.operator
-    return call(values, sets.offsets, weights)
+    return ops.exp_sum(values, sets.offsets, weights)
 
 
-def segment_softmax_sum(
+def segment_softmax(
     scores: Tensor, values: Tensor, sets: Sets, weights: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Sum the values of each set, weighed by the exponentials of scores: the numerator and denominator of attention.
+    """Average the values of each set, weighed by the exponentials of scores: attention.
 
     Parameters
     ----------
     scores : Tensor of shape (N, H)
         One score per member and head.
     values : Tensor of shape (N, V, D)
-        What is summed; head h reads ``values[:, h % V]``.
+        What is averaged; head h reads ``values[:, h % V]``.
     sets : Sets
         The layout.
     weights : Tensor of shape (N,), optional
@@ -238,15 +226,14 @@ def segment_softmax_sum(
         The largest score, without gradient.
     total : Tensor of shape (B, H)
         Σ w exp(score - peak).
-    sums : Tensor of shape (B, H, D)
-        Σ w exp(score - peak) · value.
+    mean : Tensor of shape (B, H, D)
+        Σ w exp(score - peak) · value / total; 0 for an empty set.
     """
     dtype = torch.promote_types(scores.dtype, values.dtype)
     scores, values = scores.to(dtype), values.to(dtype)
-    if (chosen := _choose(values)) == PLAIN or (weights is not None and weights.requires_grad):
-        return plain.segment_softmax_sum(scores, values, sets, weights)
-    call = _segment_softmax_sum.apply if chosen == EAGER else _segment_softmax_sum.operator
-    return call(scores, values, sets.offsets, weights)[:3]
+    if _choose(values) == PLAIN or (weights is not None and weights.requires_grad):
+        return plain.segment_softmax(scores, values, sets, weights)
+    return ops.softmax(values, sets.offsets, scores, weights)[:3]
 
 
 def add_broadcast_(values: Tensor, per_set: Tensor, sets: Sets, activation: Activation | None = None) -> Tensor:
@@ -258,5 +245,5 @@ def add_broadcast_(values: Tensor, per_set: Tensor, sets: Sets, activation: Acti
         return plain.activate(values + sets.broadcast(per_set), activation)
     full = values.dtype in (torch.float32, torch.float64) and values.is_contiguous()
     if full and _choose(values) == EAGER:
-        return AddBroadcast.apply(values, per_set, sets.offsets, activation)
+        return ops.AddBroadcast.apply(values, per_set, sets.offsets, activation)
     return plain.activate(values.add_(sets.broadcast(per_set)), activation, inplace=True)

@@ -63,18 +63,19 @@ def segment_exp_sum(values: Tensor, sets: Sets, weights: Tensor | None) -> tuple
     return peak, segment_sum(relative.exp(), sets, weights)
 
 
-def segment_softmax_sum(
+def segment_softmax(
     scores: Tensor, values: Tensor, sets: Sets, weights: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores (N, H), values (N, V, D) -> peak (B, H), Σ e (B, H), Σ e·value (B, H, D), with e = w exp(score - peak)."""
+    """Scores (N, H), values (N, V, D) -> peak (B, H), Σe (B, H), Σe·value / Σe (B, H, D), e = w exp(score - peak)."""
     peak = segment_peak(scores, sets, weights)
     relative = scores - sets.broadcast(peak)
     share = (relative if weights is None else relative.clamp(max=0)).exp()
     if weights is not None:
         share = share * weights.to(share.dtype)[:, None]
+    total = segment_sum(share, sets)
     # One head after another: the products of all heads at once would be H times the size of the members.
     heads = [segment_sum(share[:, h, None] * values[:, h % values.shape[1]], sets) for h in range(share.shape[1])]
-    return peak, segment_sum(share, sets), torch.stack(heads, dim=1)
+    return peak, total, torch.stack(heads, dim=1) / torch.where(total > 0, total, 1)[..., None]
 
 
 def activate(values: Tensor, activation: Activation | None, *, inplace: bool = False) -> Tensor:

@@ -1,127 +1,81 @@
-"""One parallel region per operation: threads that share the sets of a batch, and never wait for a late thread."""
+"""One parallel region per operation, on the threads of torch."""
 
 from __future__ import annotations
 
+import ctypes
 import os
-import threading
-from collections.abc import Callable
-from itertools import count
-from queue import SimpleQueue
+import time
 from typing import Any
 
-import numpy as np
 import torch
+from torch import Tensor
 
-# Below this many bytes of members one thread runs; a guess, not a measured crossover.
-PARALLEL_BYTES = 4 << 20
-# A thread that loses its core in the middle of a piece is waited for, so pieces are small.
-PIECES_PER_THREAD = 8
+PARALLEL_BYTES = 1 << 20  # below this many bytes of members one thread runs
+PIECES_PER_THREAD = 8  # a thread that loses its core in the middle of a piece is waited for, so pieces are small
+LATE = 1e-3  # seconds of a region after which a thread that got no piece counts as late
+PAUSE = 0.25  # seconds for which one thread runs after that
+
+_busy_until = 0.0
 
 
-def run(kernel: Callable[..., None], offsets: np.ndarray, size: int, *arrays: Any) -> None:
-    """Run `kernel(low, high, *arrays)` over all sets, on up to `torch.get_num_threads()` threads.
+def _find_region() -> Any:
+    """OpenMP's `GOMP_parallel`, which runs a function on the threads of torch; None where torch has another library."""
+    try:
+        region = ctypes.CDLL(None).GOMP_parallel
+    except (AttributeError, OSError, TypeError):
+        return None
+    region.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
+    region.restype = None
+    return region
 
-    The batch is divided into pieces of whole sets with about the same number of members. The calling thread and the
-    helpers take one piece after another; a helper that gets no core in time takes none, and nobody waits for it. So
-    the operation does not slow down on a machine whose cores are busy.
+
+_region = _find_region()
+
+
+def run(function: Any, sets: int, arguments: list[Tensor | int | None], *, shared: bool = False) -> None:
+    """Run a compiled loop over all sets, on up to `torch.get_num_threads()` threads.
+
+    The batch is divided into pieces of whole sets, and the threads take one piece after another. A thread that gets no
+    core in time takes none, but OpenMP waits until it has come: on a busy machine, a time slice of the scheduler. So
+    when that happens, one thread runs for the next `PAUSE` seconds.
 
     Parameters
     ----------
-    kernel : callable
-        Compiled function that releases the interpreter lock and writes only to the rows of its own sets.
-    offsets : ndarray of shape (B + 1,)
-        Where each set begins.
-    size : int
-        Bytes of the members, which decides whether threads are used.
-    *arrays
-        Further arguments of the kernel.
+    function : numba.cfunc
+        A loop of :mod:`deepsets.nn.kernels_numba`.
+    sets : int
+        Number of sets.
+    arguments : list
+        Contiguous CPU tensors, integers, and None for absent arrays, in the order of the loop.
+    shared : bool, default=False
+        Whether the sets write to the same rows, so that one thread must do them all.
     """
-    sets = len(offsets) - 1
-    threads = min(torch.get_num_threads(), sets) if size >= PARALLEL_BYTES else 1
+    global _busy_until  # noqa: PLW0603  # of all operations
+    words, size = [0, 1, sets, 0], 0
+    for argument in arguments:
+        if isinstance(argument, Tensor):
+            words += [argument.data_ptr(), *argument.shape, *[0] * (3 - argument.ndim)]
+            size = max(size, argument.nbytes)
+        else:
+            words += [argument or 0, 0, 0, 0]
+    threads, start = 1, time.monotonic()
+    if size >= PARALLEL_BYTES and _region is not None and not shared and start > _busy_until:
+        threads = min(torch.get_num_threads(), sets)
+    words[1] = min(sets, PIECES_PER_THREAD * threads) if threads > 1 else 1
+    array = (ctypes.c_int64 * len(words))(*words)
     if threads < 2:
-        kernel(0, sets, *arrays)
+        function.ctypes(array)
         return
-    pieces = min(sets, PIECES_PER_THREAD * threads)
-    bounds = np.searchsorted(offsets, np.linspace(offsets[0], offsets[-1], pieces + 1)[1:-1])
-    region = _Region(kernel, [0, *bounds.tolist(), sets], arrays)
-    helpers(threads - 1).share(region, threads - 1)
-    region.work()
-    region.wait()
-
-
-class _Region:
-    """The pieces of one operation, taken by any thread that comes by."""
-
-    def __init__(self, kernel: Callable[..., None], bounds: list[int], arrays: tuple[Any, ...]) -> None:
-        self.kernel, self.bounds, self.arrays = kernel, bounds, arrays
-        self.pieces = len(bounds) - 1
-        self.next = count().__next__  # one step of the interpreter: two threads never get the same piece
-        self.done: list[None] = []
-        self.finished = threading.Event()
-        self.error: BaseException | None = None
-
-    def work(self) -> None:
-        while (piece := self.next()) < self.pieces:
-            try:
-                low, high = self.bounds[piece], self.bounds[piece + 1]
-                if low < high:
-                    self.kernel(low, high, *self.arrays)
-            except BaseException as error:
-                self.error = error
-            self.done.append(None)
-            if len(self.done) == self.pieces:
-                self.finished.set()
-
-    def wait(self) -> None:
-        if len(self.done) < self.pieces:
-            self.finished.wait()
-        if self.error is not None:
-            raise self.error
-
-
-class _Helpers:
-    """Daemon threads of this process that wait for regions."""
-
-    def __init__(self) -> None:
-        self.process = os.getpid()
-        self.queue: SimpleQueue[_Region] = SimpleQueue()
-        self.threads = 0
-
-    def share(self, region: _Region, times: int) -> None:
-        for _ in range(times):
-            self.queue.put(region)
-
-    def grow(self, wanted: int) -> None:
-        while self.threads < wanted:
-            threading.Thread(target=self._serve, name="deepsets-kernel", daemon=True).start()
-            self.threads += 1
-
-    def _serve(self) -> None:
-        while True:
-            self.queue.get().work()
-
-
-_lock = threading.Lock()
-_helpers: _Helpers | None = None
-
-
-def helpers(wanted: int) -> _Helpers:
-    """The helper threads of this process, at least `wanted`; a forked process starts its own."""
-    global _helpers  # noqa: PLW0603  # one pool per process
-    found = _helpers
-    if found is None or found.process != os.getpid() or found.threads < wanted:
-        with _lock:
-            if _helpers is None or _helpers.process != os.getpid():
-                _helpers = _Helpers()
-            _helpers.grow(wanted)
-            found = _helpers
-    return found
+    _region(function.address, ctypes.addressof(array), threads, 0)
+    end = time.monotonic()
+    if array[3] and end - start > LATE:
+        _busy_until = end + PAUSE
 
 
 def _forked() -> None:
-    """A fork may happen while another thread holds the lock: the child gets a new one, and no helpers."""
-    global _lock, _helpers
-    _lock, _helpers = threading.Lock(), None
+    """OpenMP's threads do not exist in a forked process: it runs on one thread."""
+    global _region  # noqa: PLW0603
+    _region = None
 
 
 if hasattr(os, "register_at_fork"):
