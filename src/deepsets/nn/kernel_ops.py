@@ -96,10 +96,10 @@ class Operator:
 
 def launch(name: str, dtype: torch.dtype, values: Tensor, offsets: Tensor, *rest: Any, shared: bool = False) -> None:
     """Run a loop on tensors of any dtype and layout."""
-    from . import kernels_numba as loops
+    from .kernels_exp import LOOPS
 
     arguments = [_ready(x, dtype) for x in (values, offsets, *rest)]
-    run(getattr(loops, name)(_REAL[dtype]), offsets.shape[0] - 1, arguments, shared=shared)
+    run(LOOPS[name](_REAL[dtype]), offsets.shape[0] - 1, arguments, shared=shared)
 
 
 def _per_set(offsets: Tensor, *shape: int) -> tuple[int, ...]:
@@ -323,7 +323,7 @@ class AddBroadcast(torch.autograd.Function):
         ctx: Any, values: Tensor, per_set: Tensor, offsets: Tensor, activation: plain.Activation | None
     ) -> Tensor:
         """Change the values in place."""
-        from .kernels_numba import ACTIVATIONS
+        from .kernels_exp import ACTIVATIONS
 
         fused = values.dtype == torch.float32 or activation == "relu"  # in float64 torch has the faster tanh and exp
         launch("add_broadcast", values.dtype, values, offsets, per_set, ACTIVATIONS[activation if fused else None])
@@ -337,7 +337,7 @@ class AddBroadcast(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
         """Compute the gradients of the values, and their sums over each set."""
-        from .kernels_numba import ACTIVATIONS
+        from .kernels_exp import ACTIVATIONS
 
         offsets, result = ctx.saved_tensors
         if result is None or torch.is_grad_enabled():

@@ -44,7 +44,7 @@ def implementation() -> str:
     if not INSTALLED:
         return "torch (numba is not installed)"
     try:
-        from . import kernels_numba  # noqa: F401
+        from . import kernels_exp  # noqa: F401
     except Exception as error:  # numba refuses versions of NumPy and Python that it does not know
         return f"torch (numba cannot be imported: {error})"
     try:

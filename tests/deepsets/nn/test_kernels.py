@@ -235,14 +235,9 @@ def test_threads_that_meet_at_a_new_kernel_compile_it_once():
     """Numba fails with a KeyError when two threads compile one function at the same time."""
 
     @kernels_numba.loop()
-    def twice(real):
-        def twice(words):
-            values = kernels_numba._matrix(words, 0, real)
-            for i in range(values.shape[0]):
-                for d in range(values.shape[1]):
-                    values[i, d] += kernels_numba._exp(values[i, d])
-
-        return twice
+    def twice(words):
+        for b in kernels_numba._sets(words):
+            kernels_numba._matrix(words, 0, kernels_numba.real)[b] *= 2
 
     found = []
     threads = [threading.Thread(target=lambda: found.append(twice(np.float32))) for _ in range(4)]
