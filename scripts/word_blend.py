@@ -16,8 +16,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from deepsets.expand.vocabulary import Vocabulary
-from deepsets.expand.words import word_data
-from deepsets.expand.words.evidence import FEATURES, PRESELECTED, WordEvidence, quick_scores
+from deepsets.expand.words import FEATURES, PRESELECTED, WordEvidence, quick_scores, word_data
 
 SIZES = (2, 3, 4, 5)
 

@@ -11,8 +11,7 @@ import safetensors.torch
 import torch
 
 from deepsets import Sets
-from deepsets.expand.words import word_data
-from deepsets.expand.words.deep_sets import new_expander
+from deepsets.expand.words import new_deep_sets, word_data
 
 
 def main() -> None:
@@ -20,7 +19,7 @@ def main() -> None:
     data = word_data()
     offsets = torch.from_numpy(data.members.indptr).long()
     sets = Sets(torch.from_numpy(data.members.indices).long(), offsets)
-    expander = new_expander().fit(sets, items=(data.words, data.vectors))
+    expander = new_deep_sets().fit(sets, items=(data.words, data.vectors))
     weights = {name: tensor.half().contiguous() for name, tensor in expander.network_.state_dict().items()}
     safetensors.torch.save_file(weights, sys.argv[1])
     print(expander.history_[-1])  # noqa: T201

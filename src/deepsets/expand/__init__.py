@@ -6,8 +6,7 @@ from .blended import BlendedExpander
 from .cooccurrence import EASE, ItemItem, Popularity, RandomExpander
 from .expander import METHODS, Expander, new_method
 from .learned import SetExpander
-from .metrics import evaluate
-from .ranking import Candidate, Explanation, odd_member, top_k
+from .metrics import Candidate, Explanation, evaluate, odd_member, top_k
 from .vectors import NearestVectors, set_vectors
 from .vocabulary import ParsedQuery, UnknownElement, UnknownElementWarning, Vocabulary
 

@@ -1,29 +1,47 @@
-"""The base class of all expanders: fitting, queries, candidates."""
+"""The base class of all expanders: fitting, queries, candidates, the learned state."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
+from torch import Tensor
 
 from ..sets import Sets
-from .input import is_rows, read_items, read_sets, read_z
-from .lookup import ElementLookup, Members
-from .ranking import Candidate, Explanation, less_like, relative, top_k
-from .vocabulary import Vocabulary
+from . import state
+from .metrics import Candidate, Explanation, less_like, relative, top_k
+from .vocabulary import (
+    ParsedQuery,
+    UnknownElementWarning,
+    Vocabulary,
+    as_rows,
+    is_rows,
+    listed,
+    plain_element,
+    read_items,
+    read_sets,
+    read_z,
+)
+
+Rows: TypeAlias = "np.ndarray | sp.csr_array"  # (n, D) features
+Members: TypeAlias = "np.ndarray | sp.csr_array"  # (n,) ids of the vocabulary, or (n, D) features
+Validation: TypeAlias = "tuple[Sets, np.ndarray | None] | None"
 
 
-class BaseExpander(ElementLookup):
+class BaseExpander(BaseEstimator):
     """From a few members of a set to more like them; the interface of all expanders.
 
     Elements are hashable tokens, listed in `vocabulary_`, or rows of features, or both. A query is a set: order and
     repetition do not matter. Strings are found regardless of capitals, accents, underscores and hyphens; members that
     are not known are skipped with an `UnknownElementWarning` that names them.
 
-    Subclasses implement `_fit` and `_scores`, in ids of the vocabulary; those that can score rows of features
-    implement `_score_rows` too. Learned attributes end with an underscore: arrays, sparse matrices, numbers, strings,
-    lists of these, or a `network_` that `new_network` builds; they are saved and loaded by the base class.
+    Subclasses implement `_fit` and `_scores`, and `_score_rows` if they can score rows of features. Learned attributes
+    end with an underscore and are saved: arrays, sparse matrices, plain values, or a `network_` of `new_network`.
 
     Attributes
     ----------
@@ -46,11 +64,18 @@ class BaseExpander(ElementLookup):
 
     """
 
+    accepts_z: ClassVar[bool] = False
+    # Shares of the vocabulary that do as well as an odd member, and better than a member that belongs: `odd_member`.
+    odd_shares: ClassVar[tuple[float, float]] = (0.1, 1 / 3)
+    not_saved: ClassVar[tuple[str, ...]] = ()  # parameters that are part of what was learned
     _needs_sets: ClassVar[bool] = True
 
-    # ------------------------------------------------------------------------------------------- for subclasses
+    vocabulary_: list[Any]
+    features_: Rows | None  # (V, D); subclasses that keep them in another form set it to None
+    n_features_in_: int
+    n_context_: int
 
-    def _fit(self, sets: Sets, z: np.ndarray | None, validation: tuple[Sets, np.ndarray | None] | None) -> None:
+    def _fit(self, sets: Sets, z: np.ndarray | None, validation: Validation) -> None:
         """Learn from sets of ids without repetitions; `vocabulary_` and `features_` are set. z: (B, Z)."""
         raise NotImplementedError
 
@@ -74,7 +99,17 @@ class BaseExpander(ElementLookup):
         """The elements, where neither sets nor items name any."""
         return []
 
-    # --------------------------------------------------------------------------------------------------- fitting
+    def _answers_empty(self) -> bool:
+        """Whether a query without members is allowed; with z it may be."""
+        return False
+
+    def _common_sets(self, members: np.ndarray, element: int) -> list[str]:
+        """Names of known sets that hold the element and members of the query."""
+        return []
+
+    def filter_scores(self, members: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """Set elements that are no useful answers to -inf, given the ids of the query and all scores, (V,) -> (V,)."""
+        return scores
 
     def fit(
         self,
@@ -99,7 +134,7 @@ class BaseExpander(ElementLookup):
         z : array-like of shape (B, Z), optional
             What is known about each set, for expanders with `accepts_z`.
         validation : iterable of iterables, Sets, or pair (sets, z), optional
-            Sets that are not trained on, for early stopping.
+            Sets that are not trained on, for early stopping or the choice of weights.
 
         Returns
         -------
@@ -123,15 +158,13 @@ class BaseExpander(ElementLookup):
         self.n_context_ = 0 if z is None else z.shape[1]
         if z is not None and not self.accepts_z:
             raise ValueError(f"a {type(self).__name__} is not conditioned on z, but z was given.")
-        held: tuple[Sets, np.ndarray | None] | None = None
+        held: Validation = None
         if validation is not None:
             held_sets, held_z = validation if z is not None else (validation, None)
             held_ids, _ = read_sets(held_sets, self.vocabulary_, True)
             held = held_ids, None if held_z is None else read_z(held_z, len(held_ids), "validation", self.n_context_)
         self._fit(ids, z, held)
         return self
-
-    # --------------------------------------------------------------------------------------------------- queries
 
     def expand(
         self, query: Any, k: int = 10, *, z: Any = None, exclude: Iterable[Any] = (), not_like: Any = ()
@@ -170,27 +203,24 @@ class BaseExpander(ElementLookup):
             raise ValueError(
                 f"no candidate is left: the query and `exclude` hold all {len(allowed)} elements of the vocabulary."
             )
-        scores = self._against(self._all([members], self._z(z, 1))[0], not_like, z)
+        scores = self._all([members], self._z(z, 1))[0]
+        negative = self._rows(not_like, "`not_like`") if is_rows(not_like) else self._known(not_like, "", warn=False)
+        if negative.shape[0]:
+            scores = less_like(scores, self._all([negative], self._z(z, 1))[0])
         if members.ndim == 1:
             scores = self.filter_scores(members, scores)
         return [Candidate(self.vocabulary_[i], float(scores[i])) for i in top_k(scores, k, allowed)]
 
     def score(self, query: Any, candidates: Any = None, z: Any = None) -> np.ndarray:
-        """Score candidates for one query.
+        """Score candidates for one query, (C,).
 
         Parameters
         ----------
-        query : list, str or matrix
+        query, z
             As for `expand`.
         candidates : list or matrix, optional
             Elements, or rows of features (C, D), which need not have been known when the expander was fitted; by
             default the whole vocabulary. Members of the query are scored like all others.
-        z : array-like, optional
-            What is known about the set.
-
-        Returns
-        -------
-        ndarray of shape (C,)
 
         """
         members, context = self._members(query, "the query"), self._z(z, 1)
@@ -202,7 +232,7 @@ class BaseExpander(ElementLookup):
         return (self._score_ids if members.ndim == 1 else self._score_rows)([members], wanted, context)[0]
 
     def scores(self, queries: Iterable[Any] | Sets, z: Any = None) -> np.ndarray:
-        """Score the whole vocabulary for many queries.
+        """Score the whole vocabulary for many queries, (Q, V).
 
         Parameters
         ----------
@@ -210,10 +240,6 @@ class BaseExpander(ElementLookup):
             Lists of elements, or `Sets` of ids.
         z : array-like of shape (Q, Z), optional
             What is known about each set.
-
-        Returns
-        -------
-        ndarray of shape (Q, V)
 
         """
         self._check_fitted()
@@ -227,7 +253,7 @@ class BaseExpander(ElementLookup):
         return self._all(asked, self._z(z, len(asked)))
 
     def fits(self, query: Any, z: Any = None) -> np.ndarray:
-        """Score each member against the others; the odd member has the lowest score.
+        """Score each member against the others, (n,); the odd member has the lowest score.
 
         Parameters
         ----------
@@ -235,10 +261,6 @@ class BaseExpander(ElementLookup):
             Members, all known; one that is given twice counts once and has the same score in both places.
         z : array-like, optional
             What is known about the set.
-
-        Returns
-        -------
-        ndarray of shape (n,)
 
         """
         self._check_fitted()
@@ -248,64 +270,133 @@ class BaseExpander(ElementLookup):
         if n < 2:
             raise ValueError("a member is compared with the others: wanted at least 2 different members.")
         others = [members[np.arange(n) != m] for m in range(n)]
-        context = self._z(z, 1)
-        found = self._member_fits(others, members, None if context is None else np.repeat(context, n, 0))
+        found = self._member_fits(others, members, _repeat(self._z(z, 1), n))
         return found if given is None else found[np.searchsorted(members, given)]
 
     def relative_fits(self, query: Any, z: Any = None) -> list[Candidate]:
         """Return each member with its score against the others, from 0 (median of the vocabulary) to 1 (the best)."""
         ids = self.ids(query)
-        context = self._z(z, 1)
-        others = [np.unique(ids[ids != i]) for i in ids]
-        rows = self._all(others, None if context is None else np.repeat(context, len(ids), 0))
+        rows = self._all([np.unique(ids[ids != i]) for i in ids], _repeat(self._z(z, 1), len(ids)))
         fits = [relative(np.delete(row, ids), float(row[i])) for i, row in zip(ids, rows, strict=True)]
         return [Candidate(self.vocabulary_[i], fit) for i, fit in zip(ids, fits, strict=True)]
 
-    def filter_scores(self, members: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        """Set elements that are no useful answers to -inf, given the ids of the query and all scores, (V,) -> (V,)."""
-        return scores
-
     def explain(self, query: Any, element: Any, z: Any = None) -> Explanation:
-        """Tell which members of the query an element goes with.
-
-        Parameters
-        ----------
-        query : list or str
-            Members of a set.
-        element : object
-            An element of the vocabulary.
-        z : array-like, optional
-            What is known about the set.
-
-        Returns
-        -------
-        Explanation
-
-        """
+        """Tell which members of the query an element of the vocabulary goes with; query and z are as for `expand`."""
         members = self._members(query, "the query")
         wanted = int(self.ids([element], "the element")[0])
-        context = self._z(z, 1)
-        rows = self._all([m[None] for m in members], None if context is None else np.repeat(context, len(members), 0))
-        found = []
-        for m, row in zip(members.tolist(), rows, strict=True):
-            others = np.delete(row, [m, wanted])
-            found.append(Candidate(self.vocabulary_[m], relative(others, float(row[wanted]))))
+        rows = self._all([m[None] for m in members], _repeat(self._z(z, 1), len(members)))
+        found = [
+            Candidate(self.vocabulary_[m], relative(np.delete(row, [m, wanted]), float(row[wanted])))
+            for m, row in zip(members.tolist(), rows, strict=True)
+        ]
         found.sort(key=lambda member: -member.score)
         return Explanation(self.vocabulary_[wanted], found, self._common_sets(members, wanted))
-
-    def _common_sets(self, members: np.ndarray, element: int) -> list[str]:
-        return []
 
     def _all(self, queries: list[Members], z: np.ndarray | None) -> np.ndarray:
         if all(query.ndim == 1 for query in queries):
             return self._scores(queries, z)
         return self._score_rows(queries, np.arange(len(self.vocabulary_)), z)
 
-    def _against(self, scores: np.ndarray, not_like: Any, z: Any) -> np.ndarray:
-        if is_rows(not_like):
-            negative: Members = self._rows(not_like, "`not_like`")
-        else:
-            negative = self._known(not_like, "`not_like`", warn=False)
-        if not negative.shape[0]:
-            return scores
-        return less_like(scores, self._all([negative], self._z(z, 1))[0])
+    def parse(self, query: Any) -> ParsedQuery:
+        """Read a query as people write it: known elements, and unknown ones with suggestions; see `Vocabulary`."""
+        self._check_fitted()
+        return self._vocabulary.parse(query)
+
+    def find(self, element: Any) -> int | None:
+        """Return the place of an element in `vocabulary_`, or None if it is not known in any spelling."""
+        self._check_fitted()
+        return self._vocabulary.find(element)
+
+    def ids(self, elements: Any, where: str = "the query") -> np.ndarray:
+        """Look up elements that must all be known: places in `vocabulary_`; `where` is for the error message."""
+        self._check_fitted()
+        if isinstance(elements, str) or not isinstance(elements, Iterable):
+            raise ValueError(f"{where} is {elements!r}; wanted a list of elements.")
+        plain = [plain_element(e) for e in elements]
+        found = [self._vocabulary.find(e) for e in plain]
+        missing = dict.fromkeys(e for e, i in zip(plain, found, strict=True) if i is None)
+        if missing:
+            unknown = listed([self._vocabulary.unknown(e) for e in missing])
+            raise ValueError(f"{where}: not in the vocabulary of {len(self.vocabulary_)}: {unknown}.")
+        return np.array(found, dtype=np.int64)
+
+    def _known(self, query: Any, where: str, warn: bool = True) -> np.ndarray:
+        """Ascending ids without repetitions (a sum in floating point depends on the order); unknown ones are named."""
+        members, unknown = self.parse(query)
+        if unknown and warn:
+            warnings.warn(
+                f"{where}: skipped what is not in the vocabulary of {len(self.vocabulary_)}: {listed(unknown)}.",
+                UnknownElementWarning,
+                stacklevel=4,
+            )
+        return np.unique(np.array([self._vocabulary.ids[m] for m in members], dtype=np.int64))
+
+    def _members(self, query: Any, where: str) -> Members:
+        """Ids of the vocabulary, or rows of features."""
+        self._check_fitted()
+        if is_rows(query):
+            rows = self._rows(query, where)
+            self._check_some(rows.shape[0], where)
+            return rows
+        query = query if isinstance(query, str | list) or not isinstance(query, Iterable) else list(query)
+        ids = self._known(query, where, warn=False)
+        if not len(ids) and len(query):
+            unknown = listed(self.parse(query).unknown)
+            raise ValueError(
+                f"{where}: none of its members is in the vocabulary of {len(self.vocabulary_)}: {unknown}."
+            )
+        self._check_some(len(ids), where)
+        return self._known(query, where) if len(ids) < len(query) else ids
+
+    def _rows(self, rows: Any, where: str) -> Rows:
+        if self.n_features_in_ == 0:
+            raise ValueError(
+                f"{where} is given as rows of features, but this {type(self).__name__} was fitted on tokens without "
+                "features: give `items` with features to fit."
+            )
+        rows = as_rows(rows, where)
+        if rows.shape[1] != (width := self.n_features_in_):
+            raise ValueError(f"{where}: rows of {rows.shape[1]} features were given, but the items have {width}.")
+        return rows
+
+    def _z(self, z: Any, count: int) -> np.ndarray | None:
+        if (z is None) != (self.n_context_ == 0):
+            wanted = f"z of {self.n_context_} numbers" if self.n_context_ else "no z"
+            raise ValueError(f"this {type(self).__name__} was fitted with {wanted}; z was {'not ' * (z is None)}given.")
+        return None if z is None else read_z(z, count, "the query", self.n_context_)
+
+    def _check_some(self, count: int, where: str) -> None:
+        if count == 0 and not self._answers_empty():
+            raise ValueError(f"{where} is empty: wanted at least one member.")
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "vocabulary_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit first.")
+
+    def get_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return what was learned, as data for a model folder: tensors, and strings, numbers and lists of these."""
+        self._check_fitted()
+        return state.learned(self)
+
+    def set_state(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Self:
+        """Take over what `get_state` returned; what does not fit together is a ValueError."""
+        state.restore(self, tensors, facts)
+        self._after_load()
+        return self
+
+    def _after_load(self) -> None:
+        """Rebuild what follows from the learned attributes."""
+        if hasattr(self, "vocabulary_"):
+            self._vocabulary = Vocabulary(self.vocabulary_)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Attributes that begin with _ follow from the rest; the version is scikit-learn's.
+        return {n: v for n, v in super().__getstate__().items() if not n.startswith("_") or n == "_sklearn_version"}
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        super().__setstate__(kept)
+        self._after_load()
+
+
+def _repeat(z: np.ndarray | None, count: int) -> np.ndarray | None:
+    return None if z is None else np.repeat(z, count, 0)

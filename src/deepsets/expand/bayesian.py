@@ -11,10 +11,9 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.special import gammaln, multigammaln
 
 from ..sets import Sets
-from .base import BaseExpander
+from .base import BaseExpander, Members, Rows, Validation
 from .cooccurrence import membership
-from .input import as_dense
-from .lookup import Members, Rows
+from .vocabulary import as_dense
 
 PRIOR_ROWS = 0.1  # rows that the prior mean counts for: few, since a set may lie far from the mean of all items
 
@@ -52,7 +51,7 @@ class BayesianSets(BaseExpander):
         self.model = model
         self.strength = strength
 
-    def _fit(self, sets: Sets, z: np.ndarray | None, validation: tuple[Sets, np.ndarray | None] | None) -> None:
+    def _fit(self, sets: Sets, z: np.ndarray | None, validation: Validation) -> None:
         if self.model not in ("auto", "beta", "gauss"):
             raise ValueError(f"model must be 'auto', 'beta' or 'gauss', found {self.model!r}.")
         if not self.strength > 0:

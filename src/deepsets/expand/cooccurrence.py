@@ -8,49 +8,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..sets import Sets
-from .base import BaseExpander
+from .base import BaseExpander, Validation
 
 _LARGEST = 5000  # rows of a dense matrix that is inverted: 25 million numbers, some ten seconds
 
 
 def membership(sets: Sets, count: int) -> sp.csr_array:
-    """Table of which element is in which set.
-
-    Parameters
-    ----------
-    sets : Sets
-        Sets of ids.
-    count : int
-        Number of elements.
-
-    Returns
-    -------
-    csr_array of shape (count, B)
-        1 where an element is in a set.
-
-    """
+    """(count, B): 1 where an element is in a set of ids."""
     where = (sets.values.numpy(), sets.set_ids.numpy())
     return sp.csr_array((np.ones(sets.total, dtype=np.float32), where), shape=(count, len(sets)))
-
-
-def indicator(queries: list[np.ndarray], count: int) -> sp.csr_array:
-    """Queries as rows of a table.
-
-    Parameters
-    ----------
-    queries : list of ndarray
-        Ids of each query.
-    count : int
-        Number of elements.
-
-    Returns
-    -------
-    csr_array of shape (Q, count)
-
-    """
-    offsets = np.cumsum([0, *(len(query) for query in queries)])
-    values = np.concatenate([*queries, np.zeros(0, np.int64)])
-    return sp.csr_array((np.ones(len(values), np.float32), values, offsets), shape=(len(queries), count))
 
 
 class Popularity(BaseExpander):
@@ -68,7 +34,7 @@ class Popularity(BaseExpander):
 
     """
 
-    def _fit(self, sets: Sets, z: np.ndarray | None, validation: tuple[Sets, np.ndarray | None] | None) -> None:
+    def _fit(self, sets: Sets, z: np.ndarray | None, validation: Validation) -> None:
         self.counts_ = np.bincount(sets.values.numpy(), minlength=len(self.vocabulary_)).astype(np.float32)
 
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
@@ -99,7 +65,7 @@ class ItemItem(BaseExpander):
         self.exponent = exponent
         self.shrinkage = shrinkage
 
-    def _fit(self, sets: Sets, z: np.ndarray | None, validation: tuple[Sets, np.ndarray | None] | None) -> None:
+    def _fit(self, sets: Sets, z: np.ndarray | None, validation: Validation) -> None:
         self.table_ = membership(sets, len(self.vocabulary_))
         self._after_load()
 
@@ -151,7 +117,7 @@ class EASE(BaseExpander):
         self.ridge = ridge
         self.intercept = intercept
 
-    def _fit(self, sets: Sets, z: np.ndarray | None, validation: tuple[Sets, np.ndarray | None] | None) -> None:
+    def _fit(self, sets: Sets, z: np.ndarray | None, validation: Validation) -> None:
         if not self.ridge > 0:
             raise ValueError(f"ridge must be positive, found {self.ridge}.")
         table = membership(sets, len(self.vocabulary_))
@@ -188,8 +154,8 @@ class EASE(BaseExpander):
         out = np.zeros((len(queries), len(self.vocabulary_)), np.float32)
         place = np.full(len(self.vocabulary_), -1)
         place[self.chosen_] = np.arange(len(self.chosen_))
-        known = [place[query][place[query] >= 0] for query in queries]
-        out[:, self.chosen_] = indicator(known, len(self.chosen_)) @ self.weights_ + self.base_
+        for row, query in zip(out, queries, strict=True):
+            row[self.chosen_] = self.weights_[place[query][place[query] >= 0]].sum(0) + self.base_
         return out
 
 
@@ -220,7 +186,7 @@ class RandomExpander(BaseExpander):
     def __init__(self, random_state: int = 0) -> None:
         self.random_state = random_state
 
-    def _fit(self, sets: Sets, z: np.ndarray | None, validation: tuple[Sets, np.ndarray | None] | None) -> None:
+    def _fit(self, sets: Sets, z: np.ndarray | None, validation: Validation) -> None:
         pass
 
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:

@@ -11,14 +11,12 @@ import torch
 from torch import Tensor
 
 from ..sets import Sets
-from .base import BaseExpander
+from .base import BaseExpander, Members, Validation
 from .bayesian import BayesianSets
 from .cooccurrence import EASE, ItemItem, Popularity
-from .evidence import unit
-from .input import as_dense
 from .learned import SetExpander
-from .lookup import Members
-from .vectors import NearestVectors, set_vectors
+from .vectors import NearestVectors, set_vectors, unit
+from .vocabulary import as_dense
 
 METHODS = tuple("popularity item-item ease ease-intercept bayesian-sets latent-vectors deep-sets features".split())
 _FOLDS, _TIMES = 3, 5  # folds that members are held out from, and queries per set at most
@@ -132,7 +130,7 @@ class Expander(BaseExpander):
 
     # --------------------------------------------------------------------------------------------------- fitting
 
-    def _fit(self, sets: Sets, z: np.ndarray | None, validation: tuple[Sets, np.ndarray | None] | None) -> None:
+    def _fit(self, sets: Sets, z: np.ndarray | None, validation: Validation) -> None:
         wanted = {"features": self.features_ is not None, "deep-sets": len(self.vocabulary_) <= 20_000}
         self.part_names_ = list(self.parts or (name for name in METHODS if wanted.get(name, True)))
         unknown = [name for name in self.part_names_ if name not in METHODS]

@@ -12,13 +12,11 @@ from torch import Tensor
 
 from ..sets import Sets
 from ..train import Batch, train
-from .base import BaseExpander
-from .input import as_dense
-from .lookup import Members
-from .network import EncodedQueries, ScoreNetwork
-from .objective import ExpansionObjective, least_size
+from .base import BaseExpander, Members, Validation
+from .network import EncodedQueries, ExpansionObjective, ScoreNetwork, least_size
 from .scorer import BLOCK, Scorer
 from .vectors import vectors_of
+from .vocabulary import as_dense
 
 _EPOCHS, _STEPS = 40, 300
 
@@ -134,7 +132,7 @@ class SetExpander(BaseExpander):
 
     # --------------------------------------------------------------------------------------------------- fitting
 
-    def _fit(self, sets: Sets, z: np.ndarray | None, validation: tuple[Sets, np.ndarray | None] | None) -> None:
+    def _fit(self, sets: Sets, z: np.ndarray | None, validation: Validation) -> None:
         self._check_settings(sets)
         start = None if self.vectors is None else vectors_of(self.vocabulary_, self.vectors)[0]
         self.n_embedding_ = self.embedding if start is None else start.shape[1]

@@ -11,29 +11,22 @@ from torch import Tensor, nn
 
 _SPARSE = ("data", "indices", "indptr", "shape")
 _NETWORK = "network_"
-_NOT_KEPT = ("history_",)
 
 
 def learned(model: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Split the attributes that end with an underscore into tensors and plain values.
 
-    Parameters
-    ----------
-    model : BaseExpander
-        A fitted expander.
-
-    Returns
-    -------
-    tensors : dict of str to Tensor
-        Arrays under their name; a sparse matrix in four parts; the weights of `network_`.
-    facts : dict of str to object
-        All others: strings, numbers, lists of these.
-
+    An array is kept under its name, a sparse matrix in four parts, and `network_` by its weights.
     """
+    odd = [token for token in model.vocabulary_ if not isinstance(token, str | int | float | bool)]
+    if odd:
+        raise ValueError(
+            f"the vocabulary holds {odd[0]!r}, a {type(odd[0]).__name__}: a model folder keeps strings and numbers."
+        )
     tensors: dict[str, Tensor] = {}
     facts: dict[str, Any] = {}
     for name, value in vars(model).items():
-        if not name.endswith("_") or name.startswith("_") or name in _NOT_KEPT:
+        if not name.endswith("_") or name.startswith("_") or name == "history_":
             continue
         if isinstance(value, nn.Module):
             weights = value.state_dict().items()
@@ -48,45 +41,28 @@ def learned(model: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def restore(model: Any, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """Give a model the attributes that `learned` returned.
-
-    Parameters
-    ----------
-    model : BaseExpander
-        An expander with its parameters set.
-    tensors, facts : dict
-        As returned by `learned`; what does not fit together is a ValueError.
-
-    """
+    """Give a model, with its parameters set, what `learned` returned; what does not fit together is a ValueError."""
     vocabulary = facts.get("vocabulary_")
     if not isinstance(vocabulary, list) or not vocabulary or any(isinstance(t, list | dict) for t in vocabulary):
         raise ValueError("'vocabulary_' is missing or is not a list of strings or numbers.")
-    for name, value in facts.items():
-        _check_name(model, name)
-        setattr(model, name, value)
     grouped: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         head, _, rest = name.partition(".")
         grouped.setdefault(head, {})[rest] = tensor
-    for name, parts in grouped.items():
-        if name == _NETWORK:
-            continue
-        _check_name(model, name)
-        value = parts[""].numpy() if set(parts) == {""} else _sparse(name, parts)
-        if name in ("features_", "table_") and value.shape[0] != len(vocabulary):
+    weights = grouped.pop(_NETWORK, {})
+    arrays = {n: parts[""].numpy() if set(parts) == {""} else _sparse(n, parts) for n, parts in grouped.items()}
+    for name, value in (facts | arrays).items():
+        if not name.endswith("_") or name.startswith("_") or hasattr(type(model), name):
+            raise ValueError(f"found {name!r}, which a {type(model).__name__} does not learn.")
+        if name in ("features_", "table_") and name in arrays and value.shape[0] != len(vocabulary):
             raise ValueError(f"{name!r} has {value.shape[0]} rows for a vocabulary of {len(vocabulary)} elements.")
         setattr(model, name, value)
     if hasattr(model, "new_network"):
-        model.network_ = _network(model, grouped.get(_NETWORK, {}))
+        model.network_ = _network(model, weights)
 
 
 def _tensor(array: np.ndarray) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(array))
-
-
-def _check_name(model: Any, name: str) -> None:
-    if not name.endswith("_") or name.startswith("_") or hasattr(type(model), name):
-        raise ValueError(f"found {name!r}, which a {type(model).__name__} does not learn.")
 
 
 def _sparse(name: str, parts: dict[str, Tensor]) -> sp.csr_array:

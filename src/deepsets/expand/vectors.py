@@ -9,10 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..sets import Sets
-from .base import BaseExpander
+from .base import BaseExpander, Members, Validation
 from .cooccurrence import membership
-from .input import as_dense, read_items
-from .lookup import Members
+from .vocabulary import as_dense, read_items
 
 
 class NearestVectors(BaseExpander):
@@ -54,7 +53,7 @@ class NearestVectors(BaseExpander):
     def _default_vocabulary(self) -> list[Any]:
         return [] if self.vectors is None else read_vectors(self.vectors)[0]
 
-    def _fit(self, sets: Sets, z: np.ndarray | None, validation: tuple[Sets, np.ndarray | None] | None) -> None:
+    def _fit(self, sets: Sets, z: np.ndarray | None, validation: Validation) -> None:
         if self.vectors is not None:
             table, known = vectors_of(self.vocabulary_, self.vectors)
         elif self.features_ is not None:
@@ -84,7 +83,7 @@ class NearestVectors(BaseExpander):
         return self._score_table(queries, self._vectors(candidates), known)
 
     def _score_table(self, queries: list[Members], rows: np.ndarray, known: np.ndarray) -> np.ndarray:
-        out = _unit(np.stack([self._vectors(query).sum(0) for query in queries])) @ rows.T
+        out = unit(np.stack([self._vectors(query).sum(0) for query in queries])) @ rows.T
         if not self.normalize:
             out /= np.maximum(np.linalg.norm(rows, axis=1), np.finfo(rows.dtype).tiny)
         out[:, ~known] = -np.inf
@@ -96,7 +95,7 @@ class NearestVectors(BaseExpander):
     def _prepare(self, rows: np.ndarray) -> np.ndarray:
         rows = rows - self.mean_
         rows = rows - (rows @ self.directions_) @ self.directions_.T
-        return _unit(rows) if self.normalize else rows
+        return unit(rows) if self.normalize else rows
 
 
 def read_vectors(vectors: Any) -> tuple[list[Any], np.ndarray]:
@@ -130,10 +129,8 @@ def set_vectors(sets: Sets, count: int, width: int = 300) -> np.ndarray:
     ----------
     sets : Sets
         Sets of ids.
-    count : int
-        Number of elements.
-    width : int, default=300
-        Length of a vector.
+    count, width : int
+        Number of elements, and length of a vector.
 
     Returns
     -------
@@ -155,9 +152,9 @@ def set_vectors(sets: Sets, count: int, width: int = 300) -> np.ndarray:
     sizes = np.maximum(sets.sizes.numpy(), 1)
     weighted = sp.csr_array(table * (sizes**-0.5).astype(np.float32)[None, :])
     left, values, _ = randomized_svd(weighted, min(width, *weighted.shape), random_state=0)
-    vectors = (left * np.sqrt(values)).astype(np.float32)
-    return _unit(vectors)
+    return unit((left * np.sqrt(values)).astype(np.float32))
 
 
-def _unit(rows: np.ndarray) -> np.ndarray:
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(rows.dtype).tiny)
+def unit(rows: np.ndarray) -> np.ndarray:
+    """Scale rows to length 1; rows of 0 stay."""
+    return rows / np.maximum(np.linalg.norm(rows, axis=-1, keepdims=True), np.finfo(np.float32).tiny)

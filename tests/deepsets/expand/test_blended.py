@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepsets.expand import BlendedExpander
-from deepsets.expand.evidence import Evidence, whiten
+from deepsets.expand.blended import Evidence, whiten
 
 WORDS = [f"w{i}" for i in range(40)]
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from deepsets import Sets, nn
 from deepsets.expand import SetExpander
 from deepsets.expand import scorer as scorer_module
-from deepsets.expand.network import ScoreNetwork
-from deepsets.expand.objective import ExpansionObjective, draw_pairs
+from deepsets.expand.network import ExpansionObjective, ScoreNetwork, draw_pairs
 from deepsets.expand.scorer import Scorer
 from deepsets.train import Batch
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from deepsets.expand import UnknownElementWarning
+from deepsets.expand import words as words_package
 from deepsets.expand.vocabulary import fold
-from deepsets.expand.words import WORD_METHODS, concept_sets, data, word_data, word_expander
+from deepsets.expand.words import WORD_METHODS, concept_sets, word_data, word_expander
 
-FOLDER = Path(data.__file__).parent
+FOLDER = Path(words_package.__file__).parent
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 
 
