@@ -36,9 +36,8 @@ Validation: TypeAlias = "tuple[Sets, np.ndarray | None] | None"
 class BaseExpander(BaseEstimator):
     """From a few members of a set to more like them; the interface of all expanders.
 
-    Elements are hashable tokens, listed in `vocabulary_`, or rows of features, or both. A query is a set: order and
-    repetition do not matter. Strings are found regardless of capitals, accents, underscores and hyphens; members that
-    are not known are skipped with an `UnknownElementWarning` that names them.
+    Elements are hashable tokens, listed in `vocabulary_`, or rows of features, or both. Order and repetition in a query
+    do not matter, nor capitals, accents and hyphens. Unknown members are skipped with an `UnknownElementWarning`.
 
     Subclasses implement `_fit` and `_scores`, and `_score_rows` if they can score rows of features. Learned attributes
     end with an underscore and are saved: arrays, sparse matrices, plain values, or a `network_` of `new_network`.
@@ -96,7 +95,6 @@ class BaseExpander(BaseEstimator):
         return (self._score_ids if members.ndim == 1 else self._score_rows)(others, members, z).diagonal().copy()
 
     def _default_vocabulary(self) -> list[Any]:
-        """The elements, where neither sets nor items name any."""
         return []
 
     def _answers_empty(self) -> bool:
