@@ -11,12 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from paper.experiments.clouds_model import published
-from paper.experiments.clouds_recipe import Recipe, accuracy, train
 
 from paper import Trial
-from paper.datasets import modelnet40
-from paper.optimizer import MuonAdamW
+from paper.datasets import clouds
+from paper.experiments.clouds_training import Recipe, accuracy, published, train
+from paper.training import MuonAdamW
 
 from .results import data_folder
 
@@ -25,7 +24,7 @@ HELD_OUT, EPOCHS, POINTS = 1000, 6, 125
 
 def run() -> list[dict[str, object]]:
     data_folder()
-    data = modelnet40.load(points=1024)
+    data = clouds.load(points=1024)
     order = np.random.default_rng(5).permutation(len(data.x_train))
     held, kept = order[:HELD_OUT], order[HELD_OUT:]
     split = {"x_train": data.x_train[kept], "y_train": data.y_train[kept]}

@@ -143,7 +143,10 @@ class Table(NamedTuple):
             return f"<td{mark}>{escape(cell.text)}{below}</td>"
 
         head = "".join(f'<th scope="col">{escape(name)}</th>' for name in self.head)
-        body = "".join(f"<tr>{''.join(map(text, line))}</tr>" for line in self.lines)
+        body, before = "", Cell("")
+        for first, *rest in self.lines:  # a name that is that of the line above is not repeated
+            body += f"<tr>{text(Cell('') if first == before else first)}{''.join(map(text, rest))}</tr>"
+            before = first
         return (
             f'<div class="wide" tabindex="0"><table class="{self.kind}"><thead><tr>{head}</tr></thead>'
             f"<tbody>{body}</tbody></table></div>"
