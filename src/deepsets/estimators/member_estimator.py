@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from ..sets import Sets
-from ..train import Batch, seeded, train
+from ..train import Batch, seeded, split_rows, train
 from .base import TableEstimator
 from .columns import Columns
 from .deep import one_thread
 from .layout import Members
 from .network import MemberNetwork, MemberNetworks
 from .set_estimator import cuts
-from .state import bounded, load_weights
+from .state import bounded, load_weights, under
 from .targets import set_weights, target_column
 
 
@@ -112,13 +112,7 @@ class MemberEstimator(TableEstimator):
     def partial_fit(self, X: Any, y: Any, *, z: Any = None, sample_weight: Any = None, classes: Any = None) -> Self:
         """One pass over these sets from the weights of the last call; the first call starts new networks.
 
-        Parameters
-        ----------
-        X, y, z, sample_weight
-            As in `fit`.
-        classes : array, optional
-            For classifiers: all classes that will ever occur (first call only).
-
+        Parameters are those of `fit`; classifiers take all `classes` that will ever occur, in the first call.
         """
         self._check_parameters()
         first, seed = not hasattr(self, "network_"), self._seed()
@@ -175,14 +169,13 @@ class MemberEstimator(TableEstimator):
     def _train(self, batch: Batch, epochs: int, schedule: Any, seed: int, folder: str | None) -> Self:
         validation = None
         if self.early_stopping:
-            order = np.random.default_rng([seed, 1]).permutation(len(batch.sets))
-            held = round(len(order) * self.validation_fraction)
-            if held == 0 or held == len(order):
+            rows, held = split_rows(len(batch.sets), self.validation_fraction, seed)
+            if not len(rows) or not len(held):
                 raise ValueError(
                     f"early stopping holds out {self.validation_fraction:.0%} of the sets, "
                     f"but {len(batch.sets)} sets are too few to be split."
                 )
-            batch, validation = batch.take(np.sort(order[held:])), batch.take(np.sort(order[:held]))
+            batch, validation = batch.take(rows), batch.take(held)
         with one_thread():
             self.history_ = train(
                 self.network_,
@@ -242,8 +235,7 @@ class MemberEstimator(TableEstimator):
         self._check_parameters()
         with torch.device("meta"):
             network = self._new_network()
-        weights = {n.removeprefix("network."): t for n, t in tensors.items() if n.startswith("network.")}
-        load_weights(network, weights)
+        load_weights(network, under(tensors, "network"))
         self.network_ = network
         if hasattr(self, "classes_") and len(self.classes_) != self.n_outputs_:
             raise ValueError(f"there are {len(self.classes_)} classes for {self.n_outputs_} outputs.")

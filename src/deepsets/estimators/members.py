@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..sets import Sets, is_missing
+from ..sets import Sets, is_missing, to_offsets
 from ..train import Batch
 from .layout import Members
 from .member_estimator import MemberEstimator
@@ -26,12 +26,11 @@ class PerMember(MemberEstimator):
     def _loss(self, model: Any, batch: Batch) -> tuple[Tensor, Tensor | float]:
         """Loss of the labelled members; in training on random parts of the sets, so that no member is relied on."""
         assert isinstance(batch.y, Sets)
-        places = _some(batch.sets, self.keep) if model.training and self.keep < 1 else None
-        if places is not None:
-            batch = batch._replace(sets=_at(batch.sets, *places), y=_at(batch.y, *places))
-        answers = model(batch.sets, batch.z)
-        assert isinstance(batch.y, Sets)
-        return self._member_loss(model, answers, batch.y.values, batch)
+        sets, y = batch.sets, batch.y
+        if model.training and self.keep < 1:
+            places, offsets = _some(sets, self.keep)
+            sets, y = sets.take_elements(places, offsets), y.take_elements(places, offsets)
+        return self._member_loss(model, model(sets, batch.z), y.values, batch._replace(sets=sets))
 
     def _member_loss(self, model: Any, answers: Tensor, y: Tensor, batch: Batch) -> tuple[Tensor, Tensor | float]:
         raise NotImplementedError
@@ -99,15 +98,11 @@ class MemberRegressor(RegressorMixin, PerMember):
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, z: Any = None) -> float:
         """R² over all labelled members; `sample_weight` holds one weight per set."""
         members, set_level = self._read(X, z, y)
-        wanted = self._numbers(target_column(X, y), members)
-        found = self._values(members, set_level).reshape(len(wanted), -1)
+        wanted = as_numbers(self._member_targets(target_column(X, y), members), "member").reshape(members.total, -1)
+        found = self._values(members, set_level).reshape(members.total, -1)
         known = ~np.isnan(wanted).any(1)
         weight = self._weights(sample_weight, members, known)
         return float(r2_score(wanted[known], found[known], sample_weight=weight))
-
-    def _numbers(self, y: Any, members: Members) -> np.ndarray:
-        values = as_numbers(self._member_targets(y, members), "member")
-        return values.reshape(len(values), -1)
 
     def _targets(self, y: Any, members: Members, *, first: bool) -> Sets:
         values = as_numbers(self._member_targets(y, members), "member")
@@ -123,14 +118,13 @@ class MemberRegressor(RegressorMixin, PerMember):
             self.flat_, self._width = values.ndim == 1, flat.shape[1]
         else:
             check_outputs(flat.shape[1], self.n_outputs_)
-        return replace(members, weights=None).layout(_keep_nan(flat))
+        return replace(members, weights=None).layout(np.where(np.isnan(flat), _UNKNOWN, flat))
 
     def _outputs(self) -> int:
         return self._width
 
     def _learn_targets(self, y: Sets) -> None:
-        known = y.values[~_unknown(y.values)]
-        self.network_.unscale.learn(known)
+        self.network_.unscale.learn(y.values[~_unknown(y.values)])
 
     def _member_loss(self, model: Any, answers: Tensor, y: Tensor, batch: Batch) -> tuple[Tensor, Tensor | float]:
         known = ~_unknown(y)
@@ -214,10 +208,6 @@ class MemberClassifier(ClassifierMixin, PerMember):
 _UNKNOWN = 1e300  # stands for a target that is not known: sets hold finite numbers
 
 
-def _keep_nan(values: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.where(np.isnan(values), _UNKNOWN, values))
-
-
 def _unknown(values: Tensor) -> Tensor:
     return (values == _UNKNOWN).any(1)
 
@@ -229,12 +219,7 @@ def _some(sets: Sets, keep: float) -> tuple[Tensor, Tensor]:
     order = (sets.set_ids + torch.rand(sets.total, dtype=torch.float64)).argsort()
     rank = torch.arange(sets.total) - sets.broadcast(sets.offsets[:-1])
     places = order[rank < sets.broadcast(sizes)]
-    return places, torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-
-
-def _at(sets: Sets, places: Tensor, offsets: Tensor) -> Sets:
-    sets = sets.materialize()
-    return Sets(sets.values[places], offsets, None, None if sets.weights is None else sets.weights[places])
+    return places, to_offsets(sizes)
 
 
 def _weighted(errors: Tensor, known: Tensor, batch: Batch) -> tuple[Tensor, Tensor | float]:

@@ -8,18 +8,11 @@ from typer.testing import CliRunner
 
 import deepsets
 from deepsets.cli import app
+from tests.deepsets.cli.commands import run
 
 pytest.importorskip("pyarrow")
 
 BASKETS = [["milk", "bread"], ["bread", "butter", "milk"], ["nails", "hammer"], ["hammer", "saw", "nails"]]
-
-
-def run(*args: object, code: int = 0) -> str:
-    result = CliRunner().invoke(app, [str(arg) for arg in args])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result.stdout if code == 0 else result.stderr
 
 
 def answers(*args: object) -> list[str]:

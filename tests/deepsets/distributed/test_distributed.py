@@ -8,14 +8,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import deepsets
 from deepsets import distributed, nn
-from deepsets.cli import app
 from deepsets.distributed import local
 from deepsets.estimators import MemberRegressor, SetClassifier, SetRegressor
 from deepsets.io import row_groups
+from tests.deepsets.cli.commands import run
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
@@ -337,14 +336,6 @@ def test_states_merged_in_any_grouping_are_the_plain_sum(ids, seed):
             own = [n for n, other in enumerate(ids) if other == name]
             np.testing.assert_allclose(found["state.sum"][i].as_py(), values[own].sum(0), rtol=1e-12, atol=1e-12)
             assert found["members"][i].as_py() == len(own) == found["state.count"][i].as_py()
-
-
-def run(*args: object, code: int = 0) -> str:
-    result = CliRunner().invoke(app, [str(arg) for arg in args])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result.stdout if code == 0 else result.stderr
 
 
 def test_the_commands(tmp_path):

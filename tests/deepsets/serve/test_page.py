@@ -8,22 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.deepsets.serve.page import NASTY, WORDS, chromium, estimators, expanders, needs_browser, running, visiting
+from tests.deepsets.serve.page import NASTY, WORDS, estimators, expanders, needs_browser, running, visiting
 
 pytestmark = needs_browser()
 CATS = set(WORDS["cats"])
-
-
-@pytest.fixture(scope="module")
-def site():
-    with running(expanders() + estimators()) as address, chromium() as browser:
-        yield browser, address
-
-
-@pytest.fixture
-def visit(site):
-    with visiting(*site) as visit:
-        yield visit
 
 
 def chips(page):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deepsets.serve.page import chromium, estimators, expanders, needs_browser, page_folder, running, visiting
+from tests.deepsets.serve.page import needs_browser, page_folder
 
 pytestmark = needs_browser()
 CHECK = Path(__file__).with_suffix(".js").read_text()
@@ -17,18 +17,6 @@ VIEWS = {
     "cloud": "#model=shapes&example=1",
     "numbers": "#model=boxes",
 }
-
-
-@pytest.fixture(scope="module")
-def site():
-    with running(expanders() + estimators()) as address, chromium() as browser:
-        yield browser, address
-
-
-@pytest.fixture
-def visit(site):
-    with visiting(*site) as visit:
-        yield visit
 
 
 def settled(page, view):
