@@ -138,7 +138,8 @@ def test_scaling_is_fitted_on_training_rows_only(method, tmp_path, monkeypatch):
     """The prediction for one test cluster must not change when another test cluster changes."""
     rng = np.random.default_rng(0)
     few = Galaxies(rng.normal(size=(80, 3)), rng.random(80), np.full(80, np.nan), np.arange(80) // 4)
-    other = few._replace(features=np.where(few.cluster[:, None] == 19, 1000 * few.features, few.features))
+    factor = np.where(few.cluster == 19, 1000.0, 1.0)
+    other = few._replace(features=factor[:, None] * few.features, z=factor * few.z)
     seen = []
 
     def measures(part, about, found, known):
