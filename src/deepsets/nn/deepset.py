@@ -192,8 +192,9 @@ class DeepSet(nn.Module):
 
     def _late_map(self) -> nn.Linear | None:
         """Last linear map of phi, if it may run after the pooling."""
-        if isinstance(self.pool, _LinearPooling) and isinstance(self.phi, nn.Sequential) and len(self.phi):
-            last = self.phi[-1]
+        phi = self.phi
+        if isinstance(phi, nn.Sequential) and phi._modules and isinstance(self.pool, _LinearPooling):
+            last = next(reversed(phi._modules.values()))
             if type(last) is nn.Linear and not last._forward_hooks and not last._forward_pre_hooks:
                 return last
         return None

@@ -27,9 +27,10 @@ from .kernels_torch import Activation
 SMALL = 1 << 14  # numbers in the members of a batch below which plain torch runs
 INSTALLED = find_spec("numba") is not None
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+_FULL = _DTYPES[:2]
 _TENSORS = (Tensor, torch.nn.Parameter)
 
-PLAIN, EAGER, OPERATOR = 0, 1, 2
+PLAIN, SMALL_EAGER, EAGER, OPERATOR = 0, 1, 2, 3
 
 
 @cache
@@ -59,10 +60,12 @@ def _choose(values: Tensor, size: int | None = None) -> int:
         if torch.compiler.is_exporting() or values.device.type != "cpu" or values.dtype not in _DTYPES:
             return PLAIN
         return OPERATOR if INSTALLED else PLAIN
-    if (values.numel() if size is None else size) < SMALL or values.device.type != "cpu" or values.dtype not in _DTYPES:
+    if values.device.type != "cpu" or values.dtype not in _DTYPES or type(values) not in _TENSORS:
         return PLAIN
-    if type(values) not in _TENSORS or torch._C._are_functorch_transforms_active() or values.shape[0] >= 1 << 31:
+    if torch._C._are_functorch_transforms_active() or values.shape[0] >= 1 << 31:
         return PLAIN
+    if (values.numel() if size is None else size) < SMALL:
+        return SMALL_EAGER
     return EAGER if INSTALLED and implementation().startswith("numba") else PLAIN
 
 
@@ -98,9 +101,12 @@ def segment_sum(values: Tensor, sets: Sets, weights: Tensor | None = None) -> Te
         The sums; 0 for an empty set.
     """
     check_rows(values)
-    if _choose(values) == PLAIN:
+    chosen, element_ids = _choose(values), sets.element_ids
+    if chosen == SMALL_EAGER and element_ids is None and weights is None and values.dtype in _FULL:
+        # 20 µs for 16 sets, forward + backward, against 30 µs of index_add
+        return plain.SegmentSum.apply(values, sets.offsets, sets.set_ids if values.requires_grad else None)
+    if chosen <= SMALL_EAGER:
         return plain.segment_sum(values, sets, weights)
-    element_ids = sets.element_ids
     if weights is not None and weights.requires_grad:
         rows = values if element_ids is None else values.index_select(0, element_ids)
         values, element_ids, weights = rows * weights.to(rows.dtype)[:, None], None, None
@@ -122,7 +128,7 @@ def segment_broadcast(per_set: Tensor, sets: Sets) -> Tensor:
     Tensor of shape (N, D)
         One row per member.
     """
-    if torch.compiler.is_compiling() or _choose(per_set, sets.total * per_set.shape[1]) == PLAIN:
+    if torch.compiler.is_compiling() or _choose(per_set, sets.total * per_set.shape[1]) <= SMALL_EAGER:
         return sets.broadcast(per_set)
     return ops.broadcast(per_set, sets.offsets, sets.total, None, None)
 
@@ -168,7 +174,7 @@ def segment_min(values: Tensor, sets: Sets) -> Tensor:
 
 def _extremum(values: Tensor, sets: Sets, sign: int) -> Tensor:
     check_rows(values)
-    if _choose(values) == PLAIN:
+    if _choose(values) <= SMALL_EAGER:
         return plain.segment_extremum(values, sets, "amax" if sign > 0 else "amin")
     return ops.extremum(values, sets.offsets, sign)[0]
 
@@ -188,7 +194,7 @@ def extremum_with_values(values: Tensor, sets: Sets, sign: int) -> tuple[Tensor,
 def segment_moments(values: Tensor, sets: Sets, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Compute the weighted mean of each set and the weighted sum of squared deviations from it: two (B, D) tensors."""
     check_rows(values)
-    if _choose(values) == PLAIN or (weights is not None and weights.requires_grad):
+    if _choose(values) <= SMALL_EAGER or (weights is not None and weights.requires_grad):
         return plain.segment_moments(values, sets, weights, sets.counts.to(values.dtype))
     return ops.moments(values, sets.offsets, weights)
 
@@ -199,7 +205,7 @@ def segment_exp_sum(values: Tensor, sets: Sets, weights: Tensor | None = None) -
     A member of weight 0 is absent: it does not set the peak.
     """
     check_rows(values)
-    if _choose(values) == PLAIN or (weights is not None and weights.requires_grad):
+    if _choose(values) <= SMALL_EAGER or (weights is not None and weights.requires_grad):
         return plain.segment_exp_sum(values, sets, weights)
     return ops.exp_sum(values, sets.offsets, weights)
 
@@ -231,7 +237,7 @@ def segment_softmax(
     """
     dtype = torch.promote_types(scores.dtype, values.dtype)
     scores, values = scores.to(dtype), values.to(dtype)
-    if _choose(values) == PLAIN or (weights is not None and weights.requires_grad):
+    if _choose(values) <= SMALL_EAGER or (weights is not None and weights.requires_grad):
         return plain.segment_softmax(scores, values, sets, weights)
     return ops.softmax(values, sets.offsets, scores, weights)[:3]
 

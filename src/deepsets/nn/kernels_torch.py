@@ -6,7 +6,7 @@ no loop over pieces, whose many parallel regions would wait for each other on a 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -26,6 +26,21 @@ def segment_sum(values: Tensor, sets: Sets, weights: Tensor | None = None) -> Te
     if weights is not None:
         rows = rows * weights.to(rows.dtype)[:, None]
     return rows.new_zeros(sets.offsets.shape[0] - 1, rows.shape[1]).index_add_(0, sets.set_ids, rows)
+
+
+class SegmentSum(torch.autograd.Function):
+    """The sum in eager mode on a few numbers: (N, D), offsets, set_ids -> (B, D)."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, offsets: Tensor, set_ids: Tensor | None) -> Tensor:
+        """Add the members one after another, as :func:`segment_sum` does."""
+        ctx.save_for_backward(set_ids)
+        return torch.segment_reduce(values, "sum", offsets=offsets, axis=0, unsafe=True)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        """Give each member the gradient of its set; unlike that of segment_reduce, it can be differentiated."""
+        return grad.index_select(0, ctx.saved_tensors[0]), None, None
 
 
 def segment_extremum(values: Tensor, sets: Sets, reduce: str) -> Tensor:

@@ -297,3 +297,18 @@ def test_ids_images_and_plain_numbers_are_not_feature_rows(name):
         module(Sets.from_list([torch.zeros(3)]))
     with pytest.raises(ValueError, match=r"values \(N, D\); found values of shape \(3, 2, 2\)"):
         module(Sets.from_list([torch.zeros(3, 2, 2)]))
+
+
+def test_small_and_large_batches_have_the_same_sums_and_second_derivatives():
+    x = torch.randn(9, 4, dtype=torch.float64, requires_grad=True)
+    sets = Sets.unchecked(x, torch.tensor([0, 4, 4, 5, 9]))
+    slow = torch.stack([part.sum(0) for part in x.split([4, 0, 1, 4])])
+    torch.testing.assert_close(nn.SumPooling()(sets), slow, rtol=0, atol=1e-15)
+    assert torch.autograd.gradgradcheck(lambda v: nn.SumPooling()(sets.with_values(v)).square(), x)
+    many = torch.randn(3000, 4)
+    offsets = torch.tensor([0, 1000, 3000])
+    alone = nn.SumPooling()(Sets(many, offsets))
+    repeated = nn.SumPooling()(
+        Sets(many.repeat(4, 1), torch.cat([offsets[:-1] + 3000 * k for k in range(4)] + [torch.tensor([12000])]))
+    )
+    assert torch.equal(repeated, alone.repeat(4, 1))  # above and below the size from which compiled kernels run
