@@ -15,10 +15,10 @@ from ..nn.state import Parts
 from ..sets import Sets
 from .blend import Folds, blend_weights, fit_temperature, make_folds
 from .layout import Members
-from .linear import LinearHead, bag_matrix, fit_linear
+from .linear import LinearHead, bag_matrix, choose_blocks, fit_linear
 from .network import SetNetworks
 from .state import under
-from .summaries import MOST_CATEGORIES, Summaries, SummaryPooling
+from .summaries import Summaries, SummaryPooling
 from .task import Kind, Task, link, sharpen
 from .trees import TreeEnsemble, fit_boosting, fit_forest
 
@@ -100,7 +100,7 @@ class Heads:
         self.deep: SetNetworks | None = None
         self.weights: dict[str, float] = {}
         self.temperature = 1.0
-        self.linear_tables: dict[int, np.ndarray] = {}
+        self.linear_tables: dict[int, Tensor] = {}
 
     # ------------------------------------------------------------------------------------------ states, answers
 
@@ -176,21 +176,22 @@ class Heads:
         self, names: list[str], encoded: Encoded, task: Task, weight: np.ndarray | None, folds: Folds, seed: int
     ) -> dict[str, np.ndarray]:
         """Fit the heads on summaries; their held-out answers, NaN where a row was not held out."""
-        parts = self.summaries.state(encoded.members, encoded.codes, encoded.context)
-        features = self.summaries.features(parts)
+        summaries, members = self.summaries, encoded.members
+        summaries.blocks = summaries.possible_blocks()
+        parts = summaries.state(members, encoded.codes, encoded.context)
+        usual, blocks = summaries.usual_features(parts), summaries.block_features(parts)
+        summaries.blocks = choose_blocks(usual, blocks, task, weight, folds)
+        features = np.concatenate([usual, *(blocks[name] for name in summaries.blocks)], axis=1)
         held: dict[str, np.ndarray] = {}
         if "linear" in names:
-            columns = [j for j, words in enumerate(self.summaries.encoder.vocabularies) if len(words) > MOST_CATEGORIES]
-            ids, sets = encoded.members.set_ids, len(encoded.members)
+            columns, words = summaries.bag_columns(), summaries.encoder.vocabularies
             bags = [
-                bag_matrix(
-                    encoded.codes[:, j], ids, sets, len(self.summaries.encoder.vocabularies[j]), encoded.members.weights
-                )
+                bag_matrix(encoded.codes[:, j], members.set_ids, len(members), len(words[j]), members.weights)
                 for j in columns
             ]
             self.linear, tables, raw = fit_linear(features, bags, task, weight, folds)
             held["linear"] = link(raw, self.kind)
-            self.linear_tables = dict(zip(columns, tables, strict=True))
+            self.linear_tables = dict(zip(columns, map(torch.from_numpy, tables), strict=True))
         rounded = features.astype(np.float32).astype(np.float64)
         if "forest" in names:
             self.forest, held["forest"] = fit_forest(rounded, task, weight, seed)
@@ -226,15 +227,7 @@ class Heads:
         self.weights = {name: float(w) for name, w in zip(names, found, strict=True) if w > 0}
         for name in set(HEADS) - set(self.weights):
             setattr(self, name, None)
-        if self.linear is not None and self.linear_tables:
-            scores = len(self.linear.bias)
-            self.summaries.tables = [
-                torch.from_numpy(self.linear_tables[j])
-                if j in self.linear_tables
-                else torch.zeros(len(v) + 1, 0).double()
-                for j, v in enumerate(self.summaries.encoder.vocabularies)
-            ]
-            assert all(t.shape[1] in (0, scores + 1) for t in self.summaries.tables)
+        self.summaries.tables = {} if self.linear is None else self.linear_tables
         answers = np.full((len(rows), self.outputs), np.nan)
         answers[rows] = self.blend({name: held[name][rows] for name in self.weights})
         self.temperature = fit_temperature(answers[rows], known)

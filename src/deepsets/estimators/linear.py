@@ -11,10 +11,12 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from .task import Task
+from .blend import Folds
+from .task import Task, link
 
 LIMIT = 4.0  # deviations at which summaries are clipped
 STRENGTHS = (0.1, 0.5, 2.0, 8.0, 32.0, 128.0)  # inverse regularisation, for rows of about unit length
+POWERS = (1, 0, 2)  # of the length by which a bag is divided: unit length, sums, means
 
 
 class LinearHead(NamedTuple):
@@ -26,6 +28,8 @@ class LinearHead(NamedTuple):
         Standardisation of the summaries; `inverse` is 0 for constant ones.
     weight : ndarray of shape (S, scores)
     bias : ndarray of shape (scores,)
+    power : ndarray of shape (1,)
+        The vector of a bag is divided by its length to this power: 0 keeps sums, 2 gives weighted means.
 
     """
 
@@ -33,12 +37,13 @@ class LinearHead(NamedTuple):
     inverse: np.ndarray
     weight: np.ndarray
     bias: np.ndarray
+    power: np.ndarray
 
     def __call__(self, features: np.ndarray, bags: list[np.ndarray]) -> np.ndarray:
         """(B, scores) of summaries (B, S) and of sums of token vectors, (B, scores + 1) each."""
         out = standardise(features, self.mean, self.inverse) @ self.weight + self.bias
         for bag in bags:
-            out = out + bag[:, :-1] / np.sqrt(np.maximum(bag[:, -1:], 1e-12))
+            out = out + bag[:, :-1] * np.maximum(bag[:, -1:], 1e-12) ** (-self.power / 2)
         return out
 
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -48,13 +53,13 @@ class LinearHead(NamedTuple):
     @classmethod
     def from_tensors(cls, tensors: dict[str, torch.Tensor], features: int, scores: int) -> LinearHead:
         """Rebuild; ValueError where the arrays do not fit."""
-        wanted = {"mean": (features,), "inverse": (features,), "weight": (features, scores), "bias": (scores,)}
-        for name, shape in wanted.items():
+        shapes = ((features,), (features,), (features, scores), (scores,), (1,))
+        for name, shape in zip(cls._fields, shapes, strict=True):
             if name not in tensors or tuple(tensors[name].shape) != shape or tensors[name].dtype != torch.float64:
                 raise ValueError(f"the linear head lacks an array {name!r} of shape {shape}.")
             if not bool(tensors[name].isfinite().all()):
                 raise ValueError(f"the array {name!r} of the linear head is not finite.")
-        return cls(**{name: tensors[name].numpy() for name in wanted})
+        return cls(**{name: tensors[name].numpy() for name in cls._fields})
 
 
 def standardise(features: np.ndarray, mean: np.ndarray, inverse: np.ndarray) -> np.ndarray:
@@ -71,11 +76,7 @@ def bag_matrix(codes: np.ndarray, set_ids: np.ndarray, sets: int, vocabulary: in
 
 
 def fit_linear(
-    features: np.ndarray,
-    bags: list[sp.csr_array],
-    task: Task,
-    weight: np.ndarray | None,
-    folds: list[tuple[np.ndarray, np.ndarray]],
+    features: np.ndarray, bags: list[sp.csr_array], task: Task, weight: np.ndarray | None, folds: Folds
 ) -> tuple[LinearHead, list[np.ndarray], np.ndarray]:
     """Fit logistic or ridge regression; the regularisation is chosen by the held-out loss of the folds.
 
@@ -90,58 +91,108 @@ def fit_linear(
     head : LinearHead
         Fitted to all rows.
     tables : list of ndarray of shape (V + 1, scores + 1)
-        For each bag, the vector of each code: weighted by its inverse document frequency, and the square of that.
+        For each bag, the vector of each code times the token's weight, and the square of that weight.
     held_out : ndarray of shape (B, scores)
         Raw scores of held-out rows; NaN for rows in no held-out fold.
 
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        mean = np.nan_to_num(np.nanmean(features, axis=0))
-        deviation = np.nanstd(features, axis=0)
-    inverse = np.where(deviation > 1e-9, 1 / np.where(deviation > 1e-9, deviation, 1), 0.0)
-    dense = standardise(features, mean, inverse)
-    unit = max(1, int(np.count_nonzero(inverse))) ** -0.5
-    idf = [_inverse_document_frequency(bag) for bag in bags]
-    normed = [_unit_rows(bag, f) for bag, f in zip(bags, idf, strict=True)]
-    rotation = None
+    dense, mean, inverse = _design(features)
+    token_weights = [_token_weights(bag) for bag in bags]
+    rotation, power, units = None, 1, [1.0] * len(bags)
+    x: Any = dense
     if bags:
-        x: Any = sp.hstack([sp.csr_array(dense * unit), *normed]).tocsr()
-    else:
-        x = dense * unit
-        if x.shape[1] > len(x):  # an L2 penalty does not see a rotation: solve in the span of the rows
-            rotation = np.linalg.svd(x, full_matrices=False)[2].T
-            x = x @ rotation
-    held_out, strength = _search(x, task, weight, folds)
+        designs = {p: _with_bags(dense, bags, token_weights, p) for p in POWERS}
+        power = min(POWERS, key=lambda p: _search(designs[p][0], task, weight, folds[:1], (2.0, 8.0, 32.0))[0])
+        x, units = designs[power]
+    elif x.shape[1] > len(x):  # an L2 penalty does not see a rotation: solve in the span of the rows
+        rotation = np.linalg.svd(x, full_matrices=False)[2].T
+        x = x @ rotation
+    _, held_out, strength = _search(x, task, weight, folds, STRENGTHS)
     coefficients, bias = _solve(x, task, weight, strength, None)
     coefficients = coefficients if rotation is None else rotation @ coefficients
-    head = LinearHead(mean, inverse, coefficients[: dense.shape[1]] * unit, bias)
+    unit = max(1, int(np.count_nonzero(inverse))) ** -0.5
+    head = LinearHead(mean, inverse, coefficients[: dense.shape[1]] * unit, bias, np.array([float(power)]))
     tables, start = [], dense.shape[1]
-    for f in idf:
-        rows = coefficients[start : start + len(f)] * f[:, None]
+    for f, scale in zip(token_weights, units, strict=True):
+        rows = coefficients[start : start + len(f)] * (f * scale)[:, None]
         tables.append(np.concatenate([rows, f[:, None] ** 2], axis=1))
         start += len(f)
     return head, tables, held_out
 
 
-def _search(x: Any, task: Task, weight: Any, folds: list[Any]) -> tuple[np.ndarray, float]:
-    """Held-out scores at the best strength: each fold goes from strong to weak regularisation, from where it stands."""
-    scores = _scores(task)
-    total: dict[float, float] = {}
-    kept: dict[float, np.ndarray] = {}
+def choose_blocks(
+    usual: np.ndarray, blocks: dict[str, np.ndarray], task: Task, weight: np.ndarray | None, folds: Folds
+) -> list[str]:
+    """Names of the blocks of features that lower the held-out loss of a linear model by more than a standard error."""
+    if not blocks:
+        return []
+    rows = np.arange(len(usual))[:: 1 + len(usual) // 6000]
+    place = np.full(len(usual), -1)
+    place[rows] = np.arange(len(rows))
+    few = [(place[seen][place[seen] >= 0], place[held][place[held] >= 0]) for seen, held in folds[:3]]
+    task, weight = task.take(rows), None if weight is None else weight[rows]
+    known = np.concatenate([held for _, held in few])
+
+    def losses(names: list[str]) -> np.ndarray:
+        x = np.concatenate([usual[rows], *(blocks[n][rows] for n in names)], axis=1)
+        raw = _search(_design(x)[0], task, weight, few, STRENGTHS[1:])[1]
+        return task.take(known).loss(link(raw[known], task.kind))
+
+    chosen: list[str] = []
+    best = losses(chosen)
+    while len(chosen) < len(blocks):
+        found = {name: losses([*chosen, name]) for name in blocks if name not in chosen}
+        name = min(found, key=lambda n: found[n].mean())
+        gain = best - found[name]
+        if gain.mean() < max(gain.std() / len(gain) ** 0.5, 0.005 * best.mean()):
+            break
+        chosen.append(name)
+        best = found[name]
+    return [name for name in blocks if name in chosen]
+
+
+def _design(features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Standardised features with rows of about unit length; mean and inverse deviation."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        mean = np.nan_to_num(np.nanmean(features, axis=0))
+        deviation = np.nanstd(features, axis=0)
+    inverse = np.where(deviation > 1e-9, 1 / np.where(deviation > 1e-9, deviation, 1), 0.0)
+    unit = max(1, int(np.count_nonzero(inverse))) ** -0.5
+    return standardise(features, mean, inverse) * unit, mean, inverse
+
+
+def _with_bags(
+    dense: np.ndarray, bags: list[sp.csr_array], weights: list[np.ndarray], power: int
+) -> tuple[sp.csr_array, list[float]]:
+    """Features and bags side by side; the factor that gives rows of each bag about unit length."""
+    parts, units = [sp.csr_array(dense)], []
+    for bag, f in zip(bags, weights, strict=True):
+        length = np.sqrt(np.maximum(bag @ (f**2), 1e-12))
+        part = sp.csr_array(sp.diags_array(length ** -float(power)) @ bag @ sp.diags_array(f))
+        units.append(float(part.multiply(part).sum() / len(length)) ** -0.5 if part.nnz else 1.0)
+        parts.append(part * units[-1])
+    return sp.hstack(parts).tocsr(), units
+
+
+def _search(
+    x: Any, task: Task, weight: Any, folds: Folds, strengths: tuple[float, ...]
+) -> tuple[float, np.ndarray, float]:
+    """Lowest held-out loss, scores and strength: each fold goes from strong to weak regularisation, warm."""
+    best: tuple[float, np.ndarray, float] = (np.inf, np.zeros(0), 0.0)
+    losses: list[float] = []
     before: list[Any] = [None] * len(folds)
-    for strength in STRENGTHS:
-        raw, loss = np.full((x.shape[0], scores), np.nan), 0.0
+    for strength in strengths:
+        raw, loss = np.full((x.shape[0], _scores(task)), np.nan), 0.0
         for k, (seen, held) in enumerate(folds):
             before[k] = _solve(x[seen], task.take(seen), None if weight is None else weight[seen], strength, before[k])
             raw[held] = x[held] @ before[k][0] + before[k][1]
             loss += _loss(raw[held], task.take(held))
-        total[strength], kept[strength] = loss, raw
-        ordered = list(total.values())
-        if len(ordered) >= 3 and ordered[-1] > ordered[-2] > ordered[-3]:
+        losses.append(loss)
+        best = min(best, (loss, raw, strength), key=lambda found: found[0])
+        if len(losses) >= 3 and losses[-1] > losses[-2] > losses[-3]:
             break
-    best = min(total, key=lambda s: total[s])
-    return kept[best], best
+    return best
 
 
 def _scores(task: Task) -> int:
@@ -205,16 +256,9 @@ def _logistic(
     return coefficients, bias
 
 
-def _inverse_document_frequency(bag: sp.csr_array) -> np.ndarray:
-    """(V + 1,) smoothed; 0 for the unknown token."""
-    sets = bag.shape[0]
+def _token_weights(bag: sp.csr_array) -> np.ndarray:
+    """(V + 1,) root of the smoothed inverse document frequency; 0 for the unknown token."""
     found = np.bincount(bag.indices, minlength=bag.shape[1])
-    idf = np.log((1 + sets) / (1 + found)) + 1
-    idf[0] = 0.0
-    return idf
-
-
-def _unit_rows(bag: sp.csr_array, idf: np.ndarray) -> sp.csr_array:
-    """Counts times idf, over the root of the sum of squared idf of the members; both sums merge."""
-    length = np.sqrt(np.maximum(bag @ (idf**2), 1e-12))
-    return sp.csr_array(sp.diags_array(1 / length) @ bag @ sp.diags_array(idf))
+    weights = np.sqrt(np.log((1 + bag.shape[0]) / (1 + found)) + 1)
+    weights[0] = 0.0
+    return weights

@@ -28,13 +28,14 @@ class StoredHeads:
     def _add_state(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
         heads = self.heads_
         facts["heads"] = {"weights": heads.weights, "temperature": heads.temperature, "losses": self.head_losses_}
+        facts["heads"]["blocks"] = heads.summaries.blocks
         facts["calibration_error"] = self.calibration_error_
         tensors["residuals"] = torch.from_numpy(self.residuals_)
         for name in ("linear", "forest", "boosting"):
             head = getattr(heads, name)
             if head is not None:
                 tensors.update({f"{name}.{n}": t for n, t in head.tensors().items()})
-        for j, table in enumerate(heads.summaries.tables or []):
+        for j, table in heads.summaries.tables.items():
             tensors[f"table.{j}"] = table
         if heads.deep is not None:
             facts["network"] = self.network_facts_
@@ -44,6 +45,10 @@ class StoredHeads:
         about, most = facts["heads"], sum(t.numel() for t in tensors.values()) + 64
         outputs = bounded(self.n_outputs_, "n_outputs_", most)
         summaries = Summaries(self.encoder_, self.context_)
+        blocks = about["blocks"]
+        if not isinstance(blocks, list) or [b for b in summaries.possible_blocks() if b in blocks] != blocks:
+            raise ValueError(f"the blocks of summaries do not fit the columns: {blocks!r}.")
+        summaries.blocks = blocks
         heads = self.heads_ = Heads(self._kind(), outputs, summaries)
         weights = about["weights"]
         if not isinstance(weights, dict) or not set(weights) <= set(HEADS) or not weights:
@@ -66,16 +71,10 @@ class StoredHeads:
             heads.forest = TreeEnsemble.from_tensors(under(tensors, "forest"), count, outputs)
         if "boosting" in weights:
             heads.boosting = TreeEnsemble.from_tensors(under(tensors, "boosting"), count, scores)
-        if any(name.startswith("table.") for name in tensors):
-            summaries.tables = [tensors[f"table.{j}"] for j in range(len(self.encoder_.vocabularies))]
-            for table, words in zip(summaries.tables, self.encoder_.vocabularies, strict=True):
-                if (
-                    table.dtype != torch.float64
-                    or table.ndim != 2
-                    or len(table) != len(words) + 1
-                    or table.shape[1] not in (0, scores + 1)
-                ):
-                    raise ValueError("a table of token weights does not fit the vocabulary.")
+        for j in summaries.bag_columns() if "linear" in weights else []:
+            table = summaries.tables[j] = tensors[f"table.{j}"]
+            if table.dtype != torch.float64 or table.shape != (len(self.encoder_.vocabularies[j]) + 1, scores + 1):
+                raise ValueError("a table of token weights does not fit the vocabulary.")
         if "deep" in weights:
             self._restore_networks(under(tensors, "deep"), facts["network"], most)
         self.mergeable_ = self._is_mergeable()

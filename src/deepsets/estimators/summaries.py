@@ -18,6 +18,8 @@ from .layout import Members
 
 MOST_CATEGORIES = 64  # of a column among others; a column alone (tokens) may have four times as many
 MOST_SUMS = 64  # columns up to which the sum stands beside the mean
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)  # of the training members
+MOST_SPLIT = 12  # categories of a column within which numbers are summarised
 
 
 class SummaryPooling(Pooling):
@@ -39,7 +41,7 @@ class SummaryPooling(Pooling):
 
 
 class Summaries:
-    """Summaries of sets as features for linear models and trees.
+    """Summaries of sets as features for linear models and trees; all come from sums and extremes, so they merge.
 
     Parameters
     ----------
@@ -52,9 +54,11 @@ class Summaries:
     ----------
     kept : list of ndarray
         Codes of the frequent categories of each column, whose shares are features.
-    tables : list of Tensor or None
-        For each category column, one vector per code, summed over the members: the linear head's weights of
-        categories and tokens. None where there is none.
+    blocks : list of str
+        Features beside the usual ones: "quantiles" (shares of members above quantiles of all members), "products"
+        (covariances of numbers), "categories" (sum and mean of numbers within each frequent category).
+    tables : dict of int to Tensor
+        For category columns, one vector per code, summed over the members: the linear head's weights of tokens.
 
     """
 
@@ -63,8 +67,20 @@ class Summaries:
         most = MOST_CATEGORIES * (4 if len(encoder.vocabularies) == 1 and encoder.numbers == 0 else 1)
         self.kept = [_most_frequent(f, most) for f in encoder.frequencies]
         self.kept_z = [] if context is None else [_most_frequent(f, MOST_CATEGORIES) for f in context.frequencies]
-        self.tables: list[Tensor] | None = None
+        self.split = [_most_frequent(f, MOST_SPLIT) for f in encoder.frequencies]
+        self.tables: dict[int, Tensor] = {}
+        self.blocks: list[str] = []
         self.sums = encoder.numbers <= MOST_SUMS
+
+    def possible_blocks(self) -> list[str]:
+        """Blocks of a size that these columns can afford."""
+        D, split = self.encoder.numbers, sum(map(len, self.split))
+        fits = {"quantiles": 0 < D <= 40, "products": 2 <= D <= 12, "categories": 0 < D * split <= 150}
+        return [name for name, good in fits.items() if good]
+
+    def bag_columns(self) -> list[int]:
+        """Category columns with too many values for shares: the linear head takes all of them, as a bag."""
+        return [j for j, words in enumerate(self.encoder.vocabularies) if len(words) > MOST_CATEGORIES]
 
     # -------------------------------------------------------------------------------------------------- states
 
@@ -90,11 +106,16 @@ class Summaries:
             _sum(there.square(), layout),
             _sum(missing[:, self.encoder.gaps].double(), layout),
         ]
-        sums += [self._category_counts(codes[:, j], j, members) for j in range(codes.shape[1])]
-        if self.tables is not None:
-            for j, table in enumerate(self.tables):
-                if table.shape[1]:
-                    sums.append(_sum(table[codes[:, j]], layout))
+        sums += [_category_sums(codes[:, j], kept, members) for j, kept in enumerate(self.kept)]
+        if "quantiles" in self.blocks:
+            sums += [_sum((x > knot).double(), layout) for knot in self._knots()]
+        if "products" in self.blocks:
+            sums += [_sum(there[:, i : i + 1] * there[:, i + 1 :], layout) for i in range(there.shape[1] - 1)]
+        if "categories" in self.blocks:
+            for j, split in enumerate(self.split):
+                sums.append(_category_sums(codes[:, j], split, members))
+                sums += [_category_sums(codes[:, j], split, members, column.numpy()) for column in there.T]
+        sums += [_sum(table[codes[:, j]], layout) for j, table in self.tables.items()]
         empty = torch.from_numpy(members.sizes == 0)[:, None]
         low = -_highest(torch.where(missing, -torch.inf, -x), layout)
         high = _highest(torch.where(missing, -torch.inf, x), layout)
@@ -127,12 +148,10 @@ class Summaries:
             )
         return rest | {"z": parts["z"][ids]}
 
-    def _category_counts(self, codes: np.ndarray, j: int, members: Members) -> Tensor:
-        """(B, K + 1) how often each kept category occurs, and all others together."""
-        slots = _slots(self.kept[j], len(self.encoder.vocabularies[j]))[codes]
-        width = len(self.kept[j]) + 1
-        flat = np.bincount(members.set_ids * width + slots, members.weights, minlength=len(members) * width)
-        return torch.from_numpy(flat.reshape(len(members), width).astype(np.float64))
+    def _knots(self) -> Tensor:
+        """(quantiles, D) quantiles of the training members, as deviations."""
+        scale = self.encoder.scale
+        return scale.deviations(scale.knots.T[[round(q * (scale.KNOTS - 1)) for q in QUANTILES]])
 
     def encode_context(self, columns: Columns | None) -> np.ndarray | None:
         """(B, Z) float64: deviations of numbers (NaN where missing) and indicators of categories."""
@@ -141,41 +160,75 @@ class Summaries:
         parts = [self.context.deviations(columns)]
         codes = self.context.codes(columns, "z")
         for j, kept in enumerate(self.kept_z):
-            slots = _slots(kept, len(self.context.vocabularies[j]))[codes[:, j]]
-            parts.append(np.eye(len(kept) + 1)[slots])
+            parts.append(np.eye(len(kept) + 1)[_slots(codes[:, j], kept)])
         return np.concatenate(parts, axis=1)
 
     # ------------------------------------------------------------------------------------------------ features
 
-    def _widths(self) -> list[int]:
-        D, G = self.encoder.numbers, len(self.encoder.gaps)
-        tables = [] if self.tables is None else [t.shape[1] for t in self.tables if t.shape[1]]
-        return [D, D, G, *(len(k) + 1 for k in self.kept), *tables]
+    def _pieces(self, parts: Parts) -> dict[str, list[np.ndarray]]:
+        """The sums of a state by what they are sums of."""
+        D, C = self.encoder.numbers, len(self.kept)
+        widths = {
+            "x": [D],
+            "squares": [D],
+            "missing": [len(self.encoder.gaps)],
+            "shares": [len(k) + 1 for k in self.kept],
+        }
+        if "quantiles" in self.blocks:
+            widths["quantiles"] = [D * len(QUANTILES)]
+        if "products" in self.blocks:
+            widths["products"] = [D * (D - 1) // 2]
+        if "categories" in self.blocks:
+            widths["categories"] = [len(self.split[j]) + 1 for j in range(C) for _ in range(D + 1)]
+        widths["tables"] = [table.shape[1] for table in self.tables.values()]
+        ends = np.cumsum([0, *(w for group in widths.values() for w in group)])
+        cut = iter(np.split(parts["sum"].numpy(), ends[1:-1], axis=1))
+        return {name: [next(cut) for _ in group] for name, group in widths.items()}
 
     def features(self, parts: Parts) -> np.ndarray:
         """(B, S) summaries of states; NaN where a set has no value."""
-        D, C = self.encoder.numbers, len(self.kept)
+        return np.concatenate([self.usual_features(parts), *self.block_features(parts).values()], axis=1)
+
+    def usual_features(self, parts: Parts) -> np.ndarray:
+        """Count, mean, deviation, extremes, shares of gaps and categories, sums, set-level values."""
+        pieces = self._pieces(parts)
+        (total,), (squares,), (missing,), counts = (pieces[k] for k in ("x", "squares", "missing", "shares"))
         count = parts["count"].numpy()[:, None]
-        total, squares, missing, *rest = np.split(parts["sum"].numpy(), np.cumsum(self._widths())[:-1], axis=1)
-        there = np.repeat(count, D, axis=1)
+        there = np.repeat(count, self.encoder.numbers, axis=1)
         there[:, self.encoder.gaps] -= missing
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.where(there > 0, total / there, np.nan)
-            deviation = np.sqrt(np.maximum(np.where(there > 0, squares / there, np.nan) - mean**2, 0))
-            gone = missing / count
-            shares = [np.where(count > 0, rest[j] / count, np.nan) for j in range(C)]
+        mean = _ratio(total, there)
+        deviation = np.sqrt(np.maximum(_ratio(squares, there) - mean**2, 0))
         low, high = parts["min"].numpy(), parts["max"].numpy()
         low, high = np.where(np.isinf(low), np.nan, low), np.where(np.isinf(high), np.nan, high)
         z = parts["z"].numpy()
-        blocks = [np.log1p(count), count, mean, deviation, low, high, gone, *shares]
+        blocks = [np.log1p(count), count, mean, deviation, low, high]
+        blocks += [_ratio(each, count) for each in (missing, *counts)]
         if self.sums:
-            blocks += [total, *(rest[j] for j in range(C) if len(self.kept[j]) < MOST_CATEGORIES)]
+            blocks += [total, *(c for c, kept in zip(counts, self.kept, strict=True) if len(kept) < MOST_CATEGORIES)]
         return np.concatenate([*blocks, np.where(np.isinf(z), np.nan, z)], axis=1)
+
+    def block_features(self, parts: Parts) -> dict[str, np.ndarray]:
+        """Features of each of `blocks`."""
+        pieces, count = self._pieces(parts), parts["count"].numpy()[:, None]
+        D, out = self.encoder.numbers, {}
+        if "quantiles" in self.blocks:
+            out["quantiles"] = _ratio(pieces["quantiles"][0], count)
+        if "products" in self.blocks:
+            first, second = np.triu_indices(D, 1)
+            mean = _ratio(pieces["x"][0], count)
+            out["products"] = _ratio(pieces["products"][0], count) - mean[:, first] * mean[:, second]
+        if "categories" in self.blocks:
+            found = []
+            for j in range(0, len(pieces["categories"]), D + 1):
+                members, *sums = (piece[:, :-1] for piece in pieces["categories"][j : j + D + 1])
+                for total in sums:
+                    found += [total, _ratio(total, count), _ratio(total, members)]
+            out["categories"] = np.concatenate(found, axis=1)
+        return out
 
     def bags(self, parts: Parts) -> list[np.ndarray]:
         """Sums of the vectors of `tables`, one array (B, P) per column that has some."""
-        pieces = np.split(parts["sum"].numpy(), np.cumsum(self._widths())[:-1], axis=1)
-        return pieces[3 + len(self.kept) :]
+        return self._pieces(parts)["tables"]
 
     def names(self) -> list[str]:
         """Names of the features."""
@@ -184,23 +237,22 @@ class Summaries:
         out = ["log_count", "count"]
         out += [f"{n}:{what}" for what in ("mean", "std", "min", "max") for n in numbers]
         out += [f"{numbers[j]}:missing" for j in encoder.gaps]
-        kinds = [
-            [f"{name}={encoder.vocabularies[j][c - 1]}" for c in self.kept[j]] + [f"{name}=other"]
-            for j, name in enumerate(encoder.category_names or [])
-        ]
-        out += [f"{label}:share" for labels in kinds for label in labels]
+        labels = [_labels(encoder, j, kept) for j, kept in enumerate(self.kept)]
+        out += [f"{label}:share" for column in labels for label in column]
         if self.sums:
             out += [f"{n}:sum" for n in numbers]
-            out += [
-                f"{label}:count"
-                for j, labels in enumerate(kinds)
-                if len(self.kept[j]) < MOST_CATEGORIES
-                for label in labels
-            ]
+            out += [f"{label}:count" for column in labels if len(column) <= MOST_CATEGORIES for label in column]
         if self.context is not None:
             out += self.context.number_names or [f"z{j}" for j in range(self.context.numbers)]
-            for j, name in enumerate(self.context.category_names or []):
-                out += [f"{name}={self.context.vocabularies[j][c - 1]}" for c in self.kept_z[j]] + [f"{name}=other"]
+            out += [label for j, kept in enumerate(self.kept_z) for label in _labels(self.context, j, kept)]
+        if "quantiles" in self.blocks:
+            out += [f"{n}:above_{q:.0%}" for q in QUANTILES for n in numbers]
+        if "products" in self.blocks:
+            out += [f"{numbers[i]}*{numbers[j]}:cov" for i, j in zip(*np.triu_indices(D, 1), strict=True)]
+        if "categories" in self.blocks:
+            for j, split in enumerate(self.split):
+                ways, each = ("sum", "sum/count", "mean"), _labels(encoder, j, split)[:-1]
+                out += [f"{n}[{label}]:{way}" for n in numbers for way in ways for label in each]
         return out
 
 
@@ -243,13 +295,30 @@ def _highest(values: Tensor, layout: Sets) -> Tensor:
     return values.new_zeros(len(layout), 0) if values.shape[1] == 0 else segment_max(values.contiguous(), layout)
 
 
+def _ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Mean; NaN where there is nothing."""
+    return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+
+
 def _most_frequent(frequency: np.ndarray, most: int) -> np.ndarray:
     """Codes of the most frequent categories, in order of their codes."""
     return np.sort(np.argsort(-frequency, kind="stable")[:most]) + 1
 
 
-def _slots(kept: np.ndarray, vocabulary: int) -> np.ndarray:
-    """For each code its place among the kept categories; all others share the last place."""
-    slots = np.full(vocabulary + 1, len(kept))
-    slots[kept] = np.arange(len(kept))
-    return slots
+def _slots(codes: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """For each code its place among the kept ones; all others share the last place."""
+    place = np.minimum(np.searchsorted(kept, codes), max(len(kept) - 1, 0))
+    return np.where(kept[place] == codes, place, len(kept)) if len(kept) else np.zeros_like(codes)
+
+
+def _category_sums(codes: np.ndarray, kept: np.ndarray, members: Members, values: np.ndarray | None = None) -> Tensor:
+    """(B, K + 1) sums of values (default: counts) of the members of each kept category, and of all others."""
+    width = len(kept) + 1
+    each = members.weights if values is None else values if members.weights is None else values * members.weights
+    flat = np.bincount(members.set_ids * width + _slots(codes, kept), each, minlength=len(members) * width)
+    return torch.from_numpy(flat.reshape(len(members), width).astype(np.float64))
+
+
+def _labels(encoder: ColumnEncoder, j: int, kept: np.ndarray) -> list[str]:
+    name = (encoder.category_names or [])[j]
+    return [*(f"{name}={encoder.vocabularies[j][c - 1]}" for c in kept), f"{name}=other"]

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -98,6 +99,77 @@ def test_the_linear_head_equals_its_parts_written_out():
     np.testing.assert_allclose(head(features, [sums]), wanted)
     assert ((wanted[:, 0] > 0) == y).mean() > 0.9
     assert np.isfinite(held).all()
+
+
+@pytest.mark.parametrize("power", [0, 1, 2])
+def test_bags_are_sums_or_means_as_the_target_asks(power):
+    rng = np.random.default_rng(0)
+    worth, sizes = rng.normal(size=101), rng.integers(1, 30, 300)
+    ids = np.repeat(np.arange(300), sizes)
+    codes = rng.integers(1, 101, len(ids))
+    y = (np.bincount(ids, worth[codes]) / sizes ** (power / 2))[:, None]
+    task = Task("regression", y / y.std(), 1)
+    head, _, held = fit_linear(
+        np.ones((300, 1)), [bag_matrix(codes, ids, 300, 100, None)], task, None, make_folds(task, 3, 0)
+    )
+    assert head.power.tolist() == [power]
+    assert np.square(held - task.y).mean() < 0.1
+
+
+# ------------------------------------------------------------------------------------------------------- summaries
+
+
+def spending(count: int = 120, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    """What was spent on the web: a sum of numbers within a category."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"set": 1000 * seed + np.sort(rng.integers(count, size=8 * count))})
+    frame["amount"], frame["age"] = rng.gamma(2, 1, len(frame)), rng.normal(size=len(frame))
+    frame["channel"] = rng.choice(["web", "shop", "phone"], len(frame))
+    return frame, frame.amount.where(frame.channel == "web", 0).groupby(frame["set"]).sum().to_numpy()
+
+
+def test_blocks_of_summaries_are_those_of_a_plain_groupby():
+    frame, y = spending()
+    model = SetRegressor(model="linear", by="set", random_state=0).fit(frame, y)
+    summaries = model.heads_.summaries
+    summaries.blocks = summaries.possible_blocks()
+    assert summaries.blocks == ["quantiles", "products", "categories"]
+    found = pd.DataFrame(model.transform(frame), columns=model.get_feature_names_out())
+    values = frame.assign(amount=(frame.amount - frame.amount.mean()) / frame.amount.std(ddof=0))
+    values["age"] = (values.age - values.age.mean()) / values.age.std(ddof=0)
+    groups, web = values.groupby("set"), values[values.channel == "web"].groupby("set")
+    every = groups.size().index
+    for name, wanted in (
+        ("amount:above_90%", groups.amount.apply(lambda c: (c > np.quantile(values.amount, 89 / 99)).mean())),
+        ("amount*age:cov", groups[["amount", "age"]].apply(lambda g: np.cov(g.amount, g.age, ddof=0)[0, 1])),
+        ("amount[channel=web]:sum", web.amount.sum().reindex(every)),
+        ("age[channel=web]:mean", web.age.mean().reindex(every)),
+        ("amount[channel=web]:sum/count", web.amount.sum().reindex(every) / groups.size()),
+    ):
+        np.testing.assert_allclose(found[name], wanted.fillna(0), atol=1e-9, err_msg=name)
+
+
+def test_blocks_that_help_are_found_and_merge():
+    frame, y = spending()
+    model = SetRegressor(model="linear", by="set", random_state=0).fit(frame, y)
+    assert "categories" in model.heads_.summaries.blocks
+    assert model.score(*spending(seed=1)) > 0.98
+    even = np.arange(len(frame)) % 2 == 0
+    both = frame.groupby("set").transform("size") > 1
+    sets = frame[both].groupby("set").filter(lambda g: even[g.index].any() and not even[g.index].all())
+    state = model.encode(sets[even[sets.index]]) + model.encode(sets[~even[sets.index]])
+    np.testing.assert_allclose(model.decode(state), model.predict(sets))
+    tensors, facts = model.get_state()
+    facts["heads"]["blocks"] = ["categories", "quantiles"]
+    with pytest.raises(ValueError, match="blocks of summaries do not fit"):
+        SetRegressor(model="linear", by="set").set_state(tensors, facts)
+
+
+def test_no_block_is_added_to_noise():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(10, 3)) for _ in range(200)]
+    model = SetRegressor(model="linear", random_state=0).fit(X, [x[:, 0].mean() for x in X])
+    assert model.heads_.summaries.blocks == []
 
 
 # ---------------------------------------------------------------------------------------------------------- blend
