@@ -20,7 +20,7 @@ from .network import SetNetworks
 from .state import under
 from .summaries import Summaries, SummaryPooling
 from .task import Kind, Task, link, sharpen
-from .trees import TreeEnsemble, fit_boosting, fit_forest
+from .trees import MOST_BOOSTED, TreeEnsemble, fit_boosting, fit_forest
 
 HEADS = ("linear", "forest", "boosting", "deep")
 
@@ -240,12 +240,12 @@ def fold_count(sets: int) -> int:
     return 8 if sets <= 120 else 5 if sets <= 3000 else 3 if sets <= 12_000 else 1
 
 
-def boosting_iterations(rows: int, features: int, outputs: int, kind: Kind, folds: int, seconds: float = 6.0) -> int:
+def boosting_iterations(rows: int, features: int, outputs: int, kind: Kind, folds: int, seconds: float = 4.0) -> int:
     """Iterations of boosting that fit into the time, by a count of operations; 0 for fewer than 40."""
     scores = outputs if kind != "classes" or outputs > 2 else 1
-    share = 1.0 if features < 30 else 0.3
+    share = min(features, MOST_BOOSTED) * (1.0 if features < 30 else 0.3)
     leaves = 31 if rows > 1000 else 15
-    one = scores * folds * (0.002 + features * share * (4e-9 * rows * 6 + leaves * 1.5e-6))
+    one = scores * folds * (0.001 + share * (4e-9 * rows * 6 + leaves * 1.5e-6))
     affordable = int(seconds / one)
     return 0 if affordable < 40 else min(200, affordable)
 

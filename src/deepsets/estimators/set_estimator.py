@@ -107,7 +107,7 @@ class SetEstimator(DeepTraining, Interpretation, StoredHeads, TableEstimator):
         if self.model != "auto":
             return [self.model]
         tokens_only = self.encoder_.numbers == 0 and sum(map(len, self.encoder_.vocabularies)) > MOST_DEEP_TOKENS
-        use = {"linear": True, "forest": sets <= 6000, "boosting": sets >= 100, "deep": not tokens_only}
+        use = {"linear": True, "forest": sets <= 6000, "boosting": sets >= 50, "deep": not tokens_only}
         return [name for name in HEADS if use[name]]
 
     def _finish_fit(self, held: dict[str, np.ndarray], task: Task, weight: np.ndarray | None) -> None:

@@ -19,7 +19,7 @@ from deepsets.estimators.blend import (
 )
 from deepsets.estimators.linear import bag_matrix, fit_linear
 from deepsets.estimators.task import Task, link, sharpen
-from deepsets.estimators.trees import TreeEnsemble, _boosted_trees, _gather, fit_boosting, fit_forest
+from deepsets.estimators.trees import TreeEnsemble, _Boosted, _gather, fit_boosting, fit_forest
 
 
 def clouds(count: int = 40, seed: int = 0) -> list[np.ndarray]:
@@ -36,9 +36,11 @@ def test_boosted_trees_as_arrays_give_scikit_learns_predictions(kind):
     x = rng.normal(size=(200, 4))
     x[rng.random(x.shape) < 0.1] = np.nan
     y = (np.nan_to_num(x[:, 0]) > 0).astype(int) + (np.nan_to_num(x[:, 1]) > 1)
-    model = kind(max_iter=12, random_state=0).fit(x, y)
     outputs = 3 if kind is HistGradientBoostingClassifier else 1
-    trees = _gather(*_boosted_trees(model, 12, outputs, slice(0, outputs), 1.0))
+    boosted = _Boosted(x, y, None, Task("classes" if outputs == 3 else "regression", y, outputs), 12, 0)
+    model = boosted.model
+    assert isinstance(model, kind)
+    trees = _gather(*boosted.trees(12, outputs, slice(0, outputs), 1.0))
     if outputs == 3:
         np.testing.assert_allclose(link(trees(x), "classes"), model.predict_proba(x), atol=1e-12)
     else:
@@ -64,6 +66,16 @@ def test_forest_and_boosting_predict_held_out_rows_and_survive_their_tensors(kin
     for trees in (forest, boosting):
         again = TreeEnsemble.from_tensors(trees.tensors(), 3, trees.value.shape[1])
         np.testing.assert_array_equal(again(x), trees(x))
+
+
+def test_boosting_of_very_many_columns_looks_at_those_that_matter():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(150, 2000))
+    y = (x[:, 1234] + x[:, 77] > 0).astype(int)
+    task = Task("classes", y, 2)
+    trees, raw = fit_boosting(x, task, None, make_folds(task, 3, 0), 0, 40)
+    assert ((raw[:, 0] > 0) == y).mean() > 0.8
+    assert {77, 1234} <= set(trees.feature.tolist())
 
 
 def test_damaged_tree_arrays_are_refused():
