@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,13 @@ from sklearn.metrics import accuracy_score
 from ..sets import is_missing
 from .layout import Members
 from .parameters import CLASS_WEIGHT, SET_PARAMETERS, documented
-from .set_estimator import ModelName, SetEstimator
+from .set_estimator import SetEstimator
 from .targets import check_outputs, class_labels, codes, find_classes, one_per_set
 from .task import Task
 
 
 @documented(SET_PARAMETERS.replace("{class_weight}", CLASS_WEIGHT))
+@dataclass(kw_only=True, eq=False, repr=False)
 class SetClassifier(TransformerMixin, ClassifierMixin, SetEstimator):
     """A class, or several labels, for each set.
 
@@ -51,56 +52,7 @@ class SetClassifier(TransformerMixin, ClassifierMixin, SetEstimator):
     (2, 2)
     """
 
-    def __init__(
-        self,
-        *,
-        model: ModelName = "auto",
-        width: int | None = None,
-        depth: int | None = None,
-        dropout: float | None = None,
-        n_estimators: int | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.01,
-        early_stopping: bool | None = None,
-        patience: int | None = None,
-        pool: str | list[str] | None = None,
-        subset: int | None = None,
-        class_weight: str | dict[Any, float] | None = None,
-        warm_start: bool = False,
-        by: str | list[str] | None = None,
-        columns: list[str] | None = None,
-        checkpoint_dir: str | None = None,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        on_epoch: Callable[[dict[str, Any]], None] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.model = model
-        self.width = width
-        self.depth = depth
-        self.dropout = dropout
-        self.n_estimators = n_estimators
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.early_stopping = early_stopping
-        self.patience = patience
-        self.pool = pool
-        self.subset = subset
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.by = by
-        self.columns = columns
-        self.checkpoint_dir = checkpoint_dir
-        self.device = device
-        self.n_jobs = n_jobs
-        self.on_epoch = on_epoch
-        self.random_state = random_state
-        self.verbose = verbose
+    class_weight: str | dict[Any, float] | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, Self
 
@@ -30,8 +32,32 @@ MOST_DEEP_TOKENS = 300
 ModelName = Literal["auto", "deep", "boosting", "forest", "linear"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SetEstimator(DeepTraining, Interpretation, StoredHeads, TableEstimator):
     """Fit heads on sets, blend them, and predict through pooled states; see `SetClassifier` and `SetRegressor`."""
+
+    model: ModelName = "auto"
+    width: int | None = None
+    depth: int | None = None
+    dropout: float | None = None
+    n_estimators: int | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.01
+    early_stopping: bool | None = None
+    patience: int | None = None
+    pool: str | list[str] | None = None
+    subset: int | None = None
+    warm_start: bool = False
+    by: str | list[str] | None = None
+    columns: list[str] | None = None
+    checkpoint_dir: str | None = None
+    device: str = "auto"
+    n_jobs: int | None = None
+    on_epoch: Callable[[dict[str, Any]], None] | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: bool = False
 
     # ------------------------------------------------------------------------------------------ for subclasses
 

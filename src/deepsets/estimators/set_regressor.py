@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,14 @@ from .blend import conformal_radius
 from .layout import Members
 from .parameters import SET_PARAMETERS, documented
 from .scale import Unscale
-from .set_estimator import ModelName, SetEstimator
+from .set_estimator import SetEstimator
 from .state import under
 from .targets import as_numbers, check_outputs, check_values, one_per_set
 from .task import Task
 
 
 @documented(SET_PARAMETERS.replace("{class_weight}", ""))
+@dataclass(kw_only=True, eq=False, repr=False)
 class SetRegressor(TransformerMixin, RegressorMixin, SetEstimator):
     """One or more values for each set.
 
@@ -47,55 +48,6 @@ class SetRegressor(TransformerMixin, RegressorMixin, SetEstimator):
     >>> bool(model.score(X, y) > 0.8)
     True
     """
-
-    def __init__(
-        self,
-        *,
-        model: ModelName = "auto",
-        width: int | None = None,
-        depth: int | None = None,
-        dropout: float | None = None,
-        n_estimators: int | None = None,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.01,
-        early_stopping: bool | None = None,
-        patience: int | None = None,
-        pool: str | list[str] | None = None,
-        subset: int | None = None,
-        warm_start: bool = False,
-        by: str | list[str] | None = None,
-        columns: list[str] | None = None,
-        checkpoint_dir: str | None = None,
-        device: str = "auto",
-        n_jobs: int | None = None,
-        on_epoch: Callable[[dict[str, Any]], None] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.model = model
-        self.width = width
-        self.depth = depth
-        self.dropout = dropout
-        self.n_estimators = n_estimators
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.early_stopping = early_stopping
-        self.patience = patience
-        self.pool = pool
-        self.subset = subset
-        self.warm_start = warm_start
-        self.by = by
-        self.columns = columns
-        self.checkpoint_dir = checkpoint_dir
-        self.device = device
-        self.n_jobs = n_jobs
-        self.on_epoch = on_epoch
-        self.random_state = random_state
-        self.verbose = verbose
 
     def predict(self, X: Any, *, z: Any = None) -> np.ndarray:
         """Predict values, (sets,) or (sets, targets)."""
