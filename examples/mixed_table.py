@@ -1,7 +1,7 @@
 """A table with mixed columns: one line instead of groupby().agg() and boosting.
 
 Each row is an order of a customer, with numbers, a category and gaps; the target is known per customer. The usual way
-summarises every customer by hand; `SetClassifier` takes the table as it is.
+summarises every customer by hand; `SetClassifier` takes the table as it is, and says which order it was.
 """
 
 import matplotlib.pyplot as plt
@@ -10,12 +10,13 @@ import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 
+from deepsets import plot
 from deepsets.estimators import SetClassifier
 
 
 def orders(customers: int, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
     rng = np.random.default_rng(seed)
-    customer = np.repeat(np.arange(customers), rng.integers(1, 30, size=customers))
+    customer = np.repeat(np.arange(customers) + 10_000 * seed, rng.integers(1, 30, size=customers))
     table = pd.DataFrame({"customer": customer, "amount": rng.lognormal(3, 1, size=len(customer))})
     table["category"] = rng.choice(["books", "food", "tools", "toys"], p=[0.3, 0.4, 0.2, 0.1], size=len(table))
     table["days"] = np.where(rng.random(len(table)) < 0.1, np.nan, rng.exponential(60, size=len(table)))
@@ -42,10 +43,14 @@ def main(quick: bool = False) -> plt.Figure:
     }
     for name, score in scores.items():
         print(f"{name}: area under the ROC curve {score:.3f}")
-    figure, ax = plt.subplots(figsize=(6, 2.2), layout="constrained")
-    bars = ax.barh(list(scores), list(scores.values()), color=["0.6", "tab:blue"])
-    ax.bar_label(bars, fmt="%.3f", padding=3)
-    ax.set(xlim=(0.5, 1.05), xlabel="area under the ROC curve, 1,000 new customers")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained", width_ratios=[3, 4])
+    bars = left.barh(list(scores), list(scores.values()), color=["0.6", "tab:blue"])
+    left.bar_label(bars, fmt="%.3f", padding=3)
+    left.set(xlim=(0.5, 1.05), xlabel="area under the ROC curve, new customers")
+    sizes = test.groupby("customer").size()
+    one = test[test["customer"] == sizes[sizes.between(6, 9)].index[0]]
+    names = [f"{row.category}, {row.amount:.0f} €, {row.days:.0f} days ago" for row in one.itertuples()]
+    plot.contributions(model, one, names=names, ax=right).set_title("which order of this customer it was")
     return figure
 
 

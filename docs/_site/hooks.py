@@ -38,3 +38,10 @@ def on_page_content(content, page, config, files):
     display = re.compile(r'<div class="arithmatex">\\\[(.*?)\\\]</div>', re.S)
     content = inline.sub(lambda found: convert(html.unescape(found[1])), content)
     return display.sub(lambda found: convert(html.unescape(found[1]), display="block"), content)
+
+
+def on_post_page(output, page, config):
+    """Name the search dialog and its switch for screen readers."""
+    for mark in ('data-md-component="search" role="dialog"', 'type="checkbox" id="__search"'):
+        output = output.replace(mark, f'{mark} aria-label="Search"')
+    return output

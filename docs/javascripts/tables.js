@@ -1,6 +1,0 @@
-// Tables that scroll sideways can be scrolled with the keyboard.
-document$.subscribe(() => {
-  for (const frame of document.querySelectorAll(".md-typeset__scrollwrap")) {
-    if (frame.scrollWidth > frame.clientWidth) frame.tabIndex = 0
-  }
-})
