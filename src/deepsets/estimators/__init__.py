@@ -1,7 +1,6 @@
 """Estimators with scikit-learn's interface: fit and predict on sets."""
 
-from .members import MemberClassifier, MemberRegressor
-from .odd_one_out import OddOneOut
+from .members import MemberClassifier, MemberRegressor, OddOneOut
 from .sdm import SupportDistributionMachine
 from .set_classifier import SetClassifier
 from .set_regressor import SetRegressor

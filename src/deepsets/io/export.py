@@ -163,7 +163,7 @@ class _Prediction(nn.Module):
         if self.task.classes:
             return (outputs.softmax(-1).mean(0).log() / self.temperature).softmax(-1)
         if self.task.name == "odd-one-out":
-            from ..estimators.odd_one_out import log_softmax
+            from ..estimators.members import log_softmax
 
             return torch.stack([log_softmax(each[:, 0], sets) for each in outputs]).exp().mean(0)[:, None]
         return self.unscale(outputs.mean(0))

@@ -3,7 +3,7 @@
 from .batches import Batch, BatchSource, balanced, split_rows
 from .checkpoint import CheckpointError, checkpoint_seed
 from .loop import Loss, evaluate, train
-from .process_state import keep_memory, seeded
+from .process import keep_memory, seeded
 from .run import History, TrainingError
 
 __all__ = [

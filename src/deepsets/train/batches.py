@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..sets import Sets
-from .process_state import seeded
+from .process import seeded
 
 
 class Batch(NamedTuple):

@@ -17,10 +17,18 @@ from tqdm import tqdm
 from ..files import locked
 from .batches import Batch, BatchSource, as_source, fingerprint, micro_batches
 from .checkpoint import checkpoint_seed
-from .data_parallel import Workers, join_workers, share_number, share_weights, sum_gradients, training_device
-from .process_state import keep_memory, seeded, stop_after_step
-from .run import History, Run
-from .schedule import Rate, Schedule
+from .process import (
+    Workers,
+    join_workers,
+    keep_memory,
+    seeded,
+    share_number,
+    share_weights,
+    stop_after_step,
+    sum_gradients,
+    training_device,
+)
+from .run import History, Rate, Run, Schedule
 
 Loss = Callable[[nn.Module, Batch], tuple[Tensor, Tensor | float]]
 

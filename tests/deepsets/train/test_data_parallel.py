@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from deepsets import nn
-from deepsets.train.data_parallel import Workers, join_workers, sum_gradients, training_device
+from deepsets.train.process import Workers, join_workers, sum_gradients, training_device
 
 from . import two_processes
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepsets.train.schedule import Rate
+from deepsets.train.run import Rate
 
 from .helpers import fitted
 
