@@ -1,6 +1,6 @@
 """Tables larger than memory: agreement of the engines, one large set, overhead, workers.
 
-python -m benchmarks.scaling CASE [ROWS] [ENGINE,...] runs one of same, large_set, overhead, workers.
+python -m benchmarks.scaling CASE [ROWS] [ENGINE,...] [--record] runs one of same, large_set, overhead, workers.
 """
 
 from __future__ import annotations
@@ -145,6 +145,7 @@ def overhead(rows: int = 8_000_000, repeats: int = 2) -> Rows:
     its processes, reading and writing.
     """
     net, out = model(), []
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "net").write_bytes(pickle.dumps(net))
@@ -201,16 +202,15 @@ def workers(rows: int = 24_000_000, engines: tuple[str, ...] = ("local", "ray"))
         table = shards(folder / "table", rows, 1000, files=16)
         (folder / "net").write_bytes(pickle.dumps(model()))
 
-        def start(engine: str, count: int, number: int) -> subprocess.Popen[str]:
+        def pooling(engine: str, count: int, number: int) -> Callable[[], list[float]]:
             output = folder / f"{engine}-{count}-{number}.parquet"
-            command = [sys.executable, "-c", _POOL, folder / "net", table, output, engine, count, rows // 32]
-            return subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
+            return start(_POOL, folder / "net", table, output, engine, count, rows // 32)
 
         for engine in engines:
-            one, two = (float(start(engine, count, 0).communicate()[0]) for count in (1, 2))
-            pair = [start("local", 1, number) for number in (1, 2)]
-            side_by_side = max(float(process.communicate()[0]) for process in pair)
-            alone = one if engine == "local" else float(start("local", 1, 3).communicate()[0])
+            one, two = (pooling(engine, count, 0)()[0] for count in (1, 2))
+            pair = [pooling("local", 1, number) for number in (1, 2)]
+            side_by_side = max(waiting()[0] for waiting in pair)
+            alone = one if engine == "local" else pooling("local", 1, 3)()[0]
             allowed = 2 * alone / side_by_side
             row: dict[str, object] = {"case": f"pool {rows:,} rows, 1000 scattered sets", "engine": engine}
             row |= {"1 worker s": one, "2 workers s": two, "faster by": one / two, "machine allows": allowed}
@@ -220,22 +220,39 @@ def workers(rows: int = 24_000_000, engines: tuple[str, ...] = ("local", "ray"))
 
 def in_process(code: str, *args: object) -> list[float]:
     """Run code in a process of its own, and return the numbers that it prints."""
+    return start(code, *args)()
+
+
+def start(code: str, *args: object) -> Callable[[], list[float]]:
+    """Start code in a process of its own; returns a function that waits for it, and for the numbers that it prints.
+
+    It prints to a file. The end of a pipe would come only when the server of its worker processes has ended too.
+    """
     paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    command = [sys.executable, "-c", code, *map(str, args)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    return [float(word) for word in done.stdout.split()]
+    output = tempfile.TemporaryFile("w+")
+    command = [sys.executable, "-c", code, *map(str, args)]
+    process = subprocess.Popen(command, stdout=output, env=environment)
+
+    def numbers() -> list[float]:
+        if process.wait():
+            raise RuntimeError(f"the process ended with {process.returncode}: {code}")
+        with output:
+            output.seek(0)
+            return [float(word) for word in output.read().split()]
+
+    return numbers
 
 
 def main(cases: dict[str, Callable[..., Rows]], arguments: list[str]) -> None:
-    """Run one case, print its rows, and write them to results/ if it has its full size."""
-    name, *rest = arguments
+    """Run one case, print its rows, and write them to results/ if it has its full size, or with --record."""
+    name, *rest = [each for each in arguments if each != "--record"]
     sizes = [int(float(each)) for each in rest if each[0].isdigit()]
     engines = [tuple(each.split(",")) for each in rest if not each[0].isdigit()]
     rows = cases[name](*sizes, **({"engines": engines[0]} if engines else {}))
     for row in rows:
         print(row)
-    if not rest:
+    if not rest or "--record" in arguments:
         write(f"speed-scaling-{name.replace('_', '-')}", rows)
 
 

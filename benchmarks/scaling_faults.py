@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import pickle
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -67,8 +68,13 @@ def spark_workers(kills: int = 10) -> Rows:
     """SIGKILL to Python workers of Spark."""
 
     def workers() -> list[int]:
-        daemons = [pid for pid, _, words in _processes() if "pyspark.daemon" in words]
-        return [pid for daemon in daemons for pid in _children(daemon, "pyspark")]
+        below = {os.getpid()}  # other Spark sessions of this machine are left alone
+        found = []
+        for pid, parent, words in sorted(_processes()):
+            if parent in below:
+                below.add(pid)
+                found += [pid] if "pyspark.daemon" in words else []
+        return found[1:]  # the first one is the daemon that starts the others
 
     return _disturbed(distributed.Engine("spark", workers=2), kills, workers)
 
@@ -84,8 +90,10 @@ def local_driver(kills: int = 10) -> Rows:
             output = folder / f"driver-{number}.parquet"
             command = [sys.executable, "-c", _DRIVER, *map(str, (folder / "net", table, output, PART))]
             wait = chance.uniform(0.1, 0.8) * seconds
-            while not (folder / f"{output.name}.parts").exists():  # again, sooner, where the run had ended before
+            parts = folder / f"{output.name}.parts"
+            while output.exists() or not parts.exists():  # again, sooner, where the run had ended before
                 output.unlink(missing_ok=True)
+                shutil.rmtree(parts, ignore_errors=True)
                 process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
                 assert process.stdout is not None
                 process.stdout.readline()
@@ -113,36 +121,50 @@ def _undisturbed(folder: Path) -> tuple[Path, float]:
 def _disturbed(
     engine: distributed.Engine, kills: int, pids: Callable[[], list[int]], lose: Callable[[], object] | None = None
 ) -> Rows:
+    """Run until there were enough kills, one each time that parts were finished or after two seconds."""
     killed: list[int] = []
+    runs, worst, members = 0, 0.0, set()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         table, _ = _undisturbed(folder)
-        over = threading.Event()
+        wanted = pq.read_table(folder / "whole.parquet")
+        while len(killed) < kills:
+            over, advanced = threading.Event(), threading.Event()
+            pause = 0.02 if engine.name == "local" else 2.0
 
-        def disturb() -> None:
-            while len(killed) < kills and not over.wait(0.5):
-                found = pids()
-                if found and lose is not None:
-                    lose()
-                    killed.append(0)
-                elif found:
-                    os.kill(found[0], signal.SIGKILL)
-                    killed.append(found[0])
+            def disturb(
+                over: threading.Event = over, advanced: threading.Event = advanced, pause: float = pause
+            ) -> None:
+                while len(killed) < kills and not over.wait(pause):
+                    if engine.name == "local" and not advanced.is_set():
+                        continue
+                    found = pids()
+                    if found and lose is not None:
+                        lose()
+                        killed.append(0)
+                    elif found:
+                        os.kill(found[0], signal.SIGKILL)
+                        killed.append(found[0])
+                        advanced.clear()
 
-        thread = threading.Thread(target=disturb)
-        thread.start()
-        distributed.pool(model(), table, folder / "out.parquet", by="set", part_size=PART, engine=engine)
-        over.set()
-        thread.join()
-        found, wanted = (pq.read_table(folder / f"{each}.parquet") for each in ("out", "whole"))
-        worst = max(
-            float(np.abs(np.array(found[n].to_pylist()) - np.array(wanted[n].to_pylist())).max())
-            for n in found.column_names
-        )
+            thread = threading.Thread(target=disturb)
+            thread.start()
+            output = folder / f"{runs}.parquet"
+            try:
+                options = {"by": "set", "part_size": PART, "engine": engine}
+                distributed.pool(model(), table, output, progress=lambda _, step=advanced: step.set(), **options)
+            finally:
+                over.set()
+                thread.join()
+            found = pq.read_table(output)
+            members.add(int(np.sum(found["members"])))
+            runs += 1
+            for column in found.column_names:
+                apart = np.array(found[column].to_pylist()) - np.array(wanted[column].to_pylist())
+                worst = max(worst, float(np.abs(apart).max()))
     what = "one of two machines lost" if lose else "SIGKILL to workers"
-    members = int(np.sum(found["members"]))
-    row: dict[str, object] = {"case": f"{engine.name}: {what}", "kills": len(killed), "members": members}
-    return [row | {"of": ROWS, "largest difference": worst}]
+    row: dict[str, object] = {"case": f"{engine.name}: {what}", "kills": len(killed), "runs": runs}
+    return [row | {"members": sorted(members), "of": ROWS, "largest difference": worst}]
 
 
 def _processes() -> list[tuple[int, int, str]]:

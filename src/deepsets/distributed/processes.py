@@ -55,11 +55,15 @@ def map_in_processes(function: Any, items: Sequence[Any], workers: int | None = 
 
 
 def _context() -> Any:
-    """Processes come from a server that has imported what they need and started no threads, or are spawned."""
+    """Processes come from a server that has imported what they need, or are spawned.
+
+    Not pyarrow: its allocator starts a thread when it is imported, and a process forked beside a thread may wait for
+    ever for a lock that the thread held.
+    """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["deepsets.distributed", "pyarrow.dataset", "numba"])
+    context.set_forkserver_preload(["deepsets.distributed", "numba"])
     return context
 
 

@@ -31,12 +31,17 @@ class Ray:
     def run(self, job: Job) -> dict[str, Any]:
         """Run a job."""
         with self._connected(job.progress is not None) as cpus, staged(job) as (folder, facts):
+            if cpus < 2 and job.reduce is not None:
+                raise ValueError(
+                    f"the engine ray needs 2 CPUs or more, some to read and some to merge; this cluster has {cpus}: "
+                    "add machines, or use the engine local."
+                )
             data, *others = [self._read(input) for input in job.inputs]
             data = data.union(*others) if others else data
             if job.reduce is not None:
                 data = data.map_batches(_function(ToBuckets(job)), batch_format="pyarrow")
                 # Partitions are actors: more of them than CPUs would leave none to the readers.
-                data = data.groupby(BUCKET, num_partitions=max(1, min(cpus // 2, 200)))
+                data = data.groupby(BUCKET, num_partitions=min(cpus // 2, 200))
                 data = data.map_groups(_function(OfBucket(job)), batch_format="pyarrow")
             system, path = resolve(folder)
             data.write_parquet(path, filesystem=system)

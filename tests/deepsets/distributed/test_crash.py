@@ -54,6 +54,20 @@ def test_a_killed_driver_leaves_no_output_and_is_resumed(tmp_path):
     assert not (tmp_path / "out.parquet.parts").exists()
 
 
+def test_a_driver_killed_before_its_first_file_was_complete_is_resumed(tmp_path):
+    table, parts = shards(rows(60, 5), tmp_path / "t"), tmp_path / "out.parquet.parts"
+    parts.mkdir()
+    (parts / ".job.json.tmp").write_text('{"kind"')
+    distributed.pool(model("std"), table, tmp_path / "out.parquet", by="box", engine=ALONE)
+    assert not parts.exists()
+    parts = tmp_path / "other.parquet.parts"
+    parts.mkdir()
+    (parts / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="holds the steps of another, interrupted run"):
+        distributed.pool(model("std"), table, tmp_path / "other.parquet", by="box", engine=ALONE)
+    assert (parts / "notes.txt").read_text() == "mine"
+
+
 @pytest.mark.parametrize("name", ["out", "out.parquet"])
 def test_a_crash_before_the_output_is_published_is_resumed(name, tmp_path, monkeypatch):
     table, options = shards(rows(300, 12), tmp_path / "t"), {"by": "box", "engine": ALONE}

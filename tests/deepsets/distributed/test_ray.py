@@ -76,6 +76,14 @@ def test_whole_sets_and_errors(two_nodes, tmp_path):
         distributed.pool(model("sum"), bad, tmp_path / "b.parquet", by="box", engine=RAY)
 
 
+def test_too_few_cpus_are_an_error_before_any_work(two_nodes, tmp_path, monkeypatch):
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 1.0})
+    table = shards(rows(60, 5), tmp_path / "t")
+    with pytest.raises(ValueError, match="needs 2 CPUs or more, some to read and some to merge; this cluster has 1"):
+        distributed.pool(model("sum"), table, tmp_path / "s.parquet", by="box", engine=RAY)
+    assert not list(tmp_path.glob("s.parquet*"))
+
+
 def test_a_killed_worker_and_a_lost_machine(two_nodes, tmp_path):
     cluster, other = two_nodes
     net, frame = model(["max", "std"]), rows(20_000, 40)

@@ -77,8 +77,13 @@ def test_a_killed_worker(tmp_path):
         while not killed:
             listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True).stdout
             lines = [line.split(maxsplit=2) for line in listed.splitlines()[1:]]
-            daemons = {pid for pid, _, words in lines if "pyspark.daemon" in words}
-            workers = [pid for pid, parent, words in lines if "pyspark.daemon" in words and parent in daemons]
+            below, found = {str(os.getpid())}, []  # other Spark sessions of this machine are left alone
+            for pid, parent, words in sorted(lines, key=lambda line: int(line[0])):
+                if parent in below:
+                    below.add(pid)
+                    found += [(pid, parent)] if "pyspark.daemon" in words else []
+            daemons = {pid for pid, _ in found}
+            workers = [pid for pid, parent in found if parent in daemons]
             if workers:
                 os.kill(int(workers[0]), signal.SIGKILL)
                 killed.append(workers[0])
