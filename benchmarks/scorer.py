@@ -26,11 +26,11 @@ def run() -> list[dict[str, object]]:
     scorer = Scorer(network, CANDIDATES)
     scorer.put(0, phi)
     asked = network.encode_queries(Sets(phi[: 5 * QUERIES], torch.arange(0, 5 * QUERIES + 1, 5)), None)
-    one, keys, weight = asked.select(slice(0, 1)), network.keys(phi).T.contiguous(), torch.randn(75, 150)
-    out = torch.empty(75, CANDIDATES)
+    one, keys, weight = asked.select(slice(0, 1)), network.keys(phi), torch.randn(150, 75)
+    out = torch.empty(CANDIDATES, 75)
     ways: dict[str, Callable[[], object]] = {"deepsets": lambda: scorer.scores(one)}
-    ways["its matrix product alone"] = lambda: torch.mm(weight, keys, out=out)
+    ways["its matrix product alone"] = lambda: torch.mm(keys, weight, out=out)
     rows = versus(f"scorer, one query, {CANDIDATES} candidates", ways, repeats=31)
     ways = {"deepsets": lambda: scorer.scores(asked)}
     ways["one query at a time"] = lambda: [scorer.scores(asked.select(slice(q, q + 1))) for q in range(QUERIES)]
-    return rows + versus(f"scorer, {QUERIES} queries, {CANDIDATES} candidates", ways, repeats=3, warmup=1)
+    return rows + versus(f"scorer, {QUERIES} queries, {CANDIDATES} candidates", ways, repeats=5, warmup=1)
