@@ -1,0 +1,71 @@
+"""A fit by the training loop with all threads against one thread, each in processes of its own, which take turns."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from statistics import median
+
+import torch
+from torch.nn import functional as F
+
+from .clock import LOADS, machine
+
+# sets, members of each, features, hidden width, epochs
+FITS = {"small": (120, 70, 60, 64, 40), "large": (512, 100, 60, 256, 4)}
+
+
+def fit(name: str) -> float:
+    """Seconds of a fit, after one epoch that warms up."""
+    from deepsets import Sets, nn
+    from deepsets.train import Batch, train
+
+    sets, members, features, width, epochs = FITS[name]
+    torch.manual_seed(0)
+    model = nn.DeepSet(nn.mlp(features, width, width, width), nn.mlp(2 * width, width, 2), pool=["max", "mean"])
+    data = Batch(Sets.from_list(list(torch.randn(sets, members, features))), torch.randint(2, (sets,)))
+
+    def loss(model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, int]:
+        return F.cross_entropy(model(batch.sets), batch.y, reduction="sum"), len(batch.sets)
+
+    train(model, loss, data, epochs=1, progress=False)
+    start = time.perf_counter()
+    train(model, loss, data, epochs=epochs, progress=False)
+    return time.perf_counter() - start
+
+
+def run(rounds: int = 3) -> list[dict[str, object]]:
+    """Both fits, idle and busy."""
+    most = len(os.sched_getaffinity(0))
+    rows: list[dict[str, object]] = []
+    for name, (sets, members, features, width, epochs) in FITS.items():
+        case = f"fit of a DeepSet, {sets} sets of {members} x {features}, width {width}, {epochs} epochs"
+        for load in LOADS:
+            seconds: dict[int, list[float]] = {most: [], 1: []}
+            with machine(load):
+                for _ in range(rounds):
+                    for count, found in seconds.items():
+                        done = subprocess.run(
+                            [sys.executable, "-m", "benchmarks.threads", name],
+                            check=True,
+                            stdout=subprocess.PIPE,
+                            env={**os.environ, "OMP_NUM_THREADS": str(count)},
+                        )
+                        found.append(json.loads(done.stdout))
+            middle = {count: median(found) for count, found in seconds.items()}
+            rows += [
+                {"case": case, "load": load, "way": f"{count} thread{'s' * (count > 1)}", "ms": 1e3 * s,
+                 "ours is faster by": s / middle[most]}
+                for count, s in middle.items()
+            ]  # fmt: skip
+    return rows
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", choices=list(FITS))
+    print(json.dumps(fit(parser.parse_args().name)))
