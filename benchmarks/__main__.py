@@ -9,7 +9,7 @@ import json
 from .results import write
 from .table import update
 
-QUICK = ("pooling", "heavy_tail", "point_clouds", "scorer", "startup", "memory")
+QUICK = ("pooling", "heavy_tail", "point_clouds", "scorer", "startup", "memory", "threads")
 
 
 def main() -> None:

@@ -56,7 +56,7 @@ def _plain(name: str) -> list[str]:
 
 def update() -> None:
     """Replace what stands between the marks in docs/speed.md."""
-    parts = [_comparison(["pooling", "heavy-tail", "point-clouds", "scorer"])]
+    parts = [_comparison(["pooling", "heavy-tail", "point-clouds", "scorer", "threads"])]
     parts += [_plain(name) for name in ("pooling", "startup", "memory")]
     tables = "\n\n".join("\n".join(lines) for lines in parts if lines)
     head, rest = PAGE.read_text().split(BEGIN)
