@@ -19,7 +19,7 @@ from deepsets.train import Batch, Loss
 from ..baselines.networks import Recurrent
 from ..datasets.digits import deform, draw, exact_sums, mnist, small_images, sums
 from ..experiment import Experiment, Measure, Outcome, Trial
-from ..report.scoreboard import Claim, Headline, Scores, Verdict, beats
+from ..report.scoreboard import NOT_TESTED, Claim, Headline, Scores, Verdict, beats
 from ..training import MuonAdamW, train_by_steps
 from .digits_networks import Reader, sum_model
 from .digits_text import absolute_error, figure
@@ -164,7 +164,7 @@ def _explained(scores: Scores) -> Verdict:
     """Check that the accuracy at M = 50 is within a fifth of (1 − p)^50."""
     single, fifty = (scores("Deep Sets", f"M={m}", "accuracy") for m in (1, 50))
     if math.isnan(single):
-        return Verdict(None, "not measured on this data")
+        return NOT_TESTED
     why = f"p = {100 * (1 - single):.1f} %: (1 − p)^50 = {single**50:.2f}, measured {fifty:.2f}"
     return Verdict(abs(single**50 - fifty) < 0.2 * fifty, why)
 

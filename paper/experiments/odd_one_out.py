@@ -18,7 +18,7 @@ from ..datasets import celeba
 from ..datasets.celeba import moved, odd_sets, pairs, pool_for
 from ..datasets.digits import small_images
 from ..experiment import Experiment, Measure, Outcome, Trial
-from ..report.scoreboard import Claim, Headline, Scores, Verdict, reaches
+from ..report.scoreboard import NOT_TESTED, Claim, Headline, Scores, Verdict, reaches
 from ..runner import Record
 from ..training import train_by_steps
 from .odd_networks import ours, pooled, published, without_encoder
@@ -195,9 +195,10 @@ def figure(records: Sequence[Record]) -> Figure:
 def _at_chance(scores: Scores) -> Verdict:
     test, seen = (scores("Set pooling", f"1 odd of 16{where}", "accuracy") for where in ("", ", training"))
     if math.isnan(test):
-        return Verdict(None, "not measured on this data")
-    why = f"test {100 * test:.1f} %, training {'not measured' if math.isnan(seen) else f'{100 * seen:.1f} %'}"
-    return Verdict(test < 0.08 and not seen >= 0.08, why)
+        return NOT_TESTED
+    if math.isnan(seen):
+        return Verdict(None, f"test {100 * test:.1f} %, training not measured")
+    return Verdict(max(test, seen) < 0.08, f"test {100 * test:.1f} %, training {100 * seen:.1f} %")
 
 
 OURS = partial(method, ours, sets=1536, rate=3e-3, weight_decay=0.05, average=0.995, small_first=True)

@@ -19,7 +19,7 @@ from deepsets.train import Batch, train
 
 from ..datasets.popstats import TASKS, Task, plug_in, population, posterior_mean
 from ..experiment import Experiment, Measure, Outcome, Trial
-from ..report.scoreboard import Claim, Headline, Scores, Verdict, beats
+from ..report.scoreboard import NOT_TESTED, Claim, Headline, Scores, Verdict, beats
 from .popstats_methods import Network, learn_from_moments, whitening
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def _high_dimension(scores: Scores) -> Verdict:
                 found.append((pair[0] / pair[1], f"{task} N={n}: {pair[0] / pair[1]:.2f} times the error of SDM"))
                 break
     if not found:
-        return Verdict(None, "not measured on this data")
+        return NOT_TESTED
     return Verdict(all(ratio < 1 for ratio, _ in found), "; ".join(text for _, text in found))
 
 

@@ -17,6 +17,8 @@ from paper.datasets.celeba import moved, odd_sets, pairs, pool_for
 from paper.experiments import odd_one_out
 from paper.experiments.odd_networks import Traits, ours, pooled, published, without_encoder
 from paper.experiments.odd_one_out import figure
+from paper.report.scoreboard import Scores
+from paper.report.tables import Row
 
 # ----------------------------------------------------------------------------------------------------------------- sets
 
@@ -165,3 +167,13 @@ def test_any_number_of_odd_digits(tmp_path):
     found = {(row.data, row.metric): row.value for row in outcome.measures}
     assert found["1 odd of 16", "accuracy"] > 0.8  # chance is 0.06
     assert found["0 to 3 odd of 16", "F1"] > 0.7 and found["0 to 3 odd of 16", "all 16 right"] > 0.4
+
+
+def test_the_claim_about_set_pooling_needs_its_training_accuracy():
+    def row(data, value):
+        return Row("odd-one-out", data, "Set pooling", "accuracy", value, None, 1, None, "full", [], 1.0)
+
+    check = odd_one_out.EXPERIMENT.claims[1].check
+    test, seen, learned = row("1 odd of 16", 0.066), *(row("1 odd of 16, training", v) for v in (0.063, 0.5))
+    assert check(Scores([test])) == (None, "test 6.6 %, training not measured")
+    assert check(Scores([test, seen])).holds and check(Scores([test, learned])).holds is False
