@@ -1,16 +1,22 @@
-"""Attacks on tables, model folders and checkpoints: random damage, run in subprocesses, with every outcome counted.
+"""Attacks on files, processes and the service, with every outcome counted; loopback only.
 
     python -m benchmarks.attack tables --count 5000
     python -m benchmarks.attack folders --count 3000
-    python -m benchmarks.attack kill-fit --count 50        (also kill-save, kill-predict)
+    python -m benchmarks.attack checkpoints --count 1000
+    python -m benchmarks.attack kill-train --count 50      (also kill-fit, kill-save, kill-predict, kill-pool)
+    python -m benchmarks.attack two --count 10
+    python -m benchmarks.attack clients --seconds 60
+    python -m benchmarks.attack soak --seconds 600
 
-An outcome is `done` (the damaged file was read), `sentence` (exit code 1 and an error of one line), or a failure: a
-traceback, exit code 70, or death by a signal. Failures are printed with the seed that makes them again.
+Files are damaged at random and read in subprocesses. An outcome is `done` (the damaged file was read), `sentence` (an
+error of one line), or a failure: a traceback, exit code 70, or death by a signal. Failures are printed with the seed
+that makes them again. With --write a run replaces its own row in results/attack.json.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import random
@@ -18,12 +24,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from .results import RESULTS, write
+
+GOOD = ("done", "sentence", "previous checkpoint")
 BATCH = 100  # damaged files per subprocess
 KINDS = (".npz", ".arrow", ".parquet", ".csv", ".jsonl", "-nested.arrow", "-nested.parquet", "-offsets.npz")
 _INTEGERS = (-1, 0, 1, 5, 255, 2**31 - 1, -(2**31), 2**31, 2**53, 2**63 - 1, -(2**63), 10**8)
@@ -286,11 +295,108 @@ def attack_folder(folder: Path, seed: int) -> str:
         shutil.rmtree(damaged, ignore_errors=True)
 
 
+# -------------------------------------------------------------------------------------------------------- checkpoints
+
+
+def train_small(folder: Path, epochs: int = 4, **options: Any) -> Any:
+    """Train a small network with a checkpoint after every step.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the checkpoints are.
+    epochs : int, default=4
+        Passes over the data.
+    **options
+        As for `deepsets.train.train`.
+
+    Returns
+    -------
+    ndarray
+        All weights.
+    """
+    import torch
+
+    from deepsets import Sets, nn
+    from deepsets.train import Batch, train
+
+    torch.manual_seed(0)
+    model = nn.DeepSet(nn.mlp(2, 8, 8, dropout=0.2), nn.mlp(8, 1))
+    sets = Sets.from_list([torch.randn(n, 2) for n in (3, 1, 5, 2, 4, 6) * 8])
+
+    def loss(model: Any, batch: Any) -> Any:
+        return (model(batch.sets) - batch.y).square().sum(), len(batch.y)
+
+    data = Batch(sets, nn.pooling("sum")(sets)[:, :1])
+    train(model, loss, data, epochs=epochs, batch_size=12, checkpoint_dir=folder, checkpoint_seconds=0, **options)
+    return torch.cat([p.detach().flatten() for p in model.parameters()]).numpy()
+
+
+def write_checkpoints(folder: Path) -> None:
+    """Write the checkpoints of a training that stopped half-way, and the weights of the whole training.
+
+    Parameters
+    ----------
+    folder : Path
+        Where to.
+    """
+    import numpy as np
+
+    def fail(numbers: dict[str, float]) -> None:
+        if numbers["epoch"] == 2:
+            raise RuntimeError("power failure")
+
+    np.save(folder / "whole.npy", train_small(folder / "whole"))
+    with contextlib.suppress(RuntimeError):
+        train_small(folder / "half", on_epoch=fail)
+
+
+def attack_checkpoint(folder: Path, seed: int) -> str:
+    """Flip one bit of a checkpoint, resume the training, and name the outcome.
+
+    Parameters
+    ----------
+    folder : Path
+        What :func:`write_checkpoints` wrote.
+    seed : int
+        Decides the bit.
+    """
+    import numpy as np
+
+    from deepsets.train import CheckpointError
+
+    rng = random.Random(seed)
+    damaged = folder / f"damaged-{seed}"
+    shutil.copytree(folder / "half", damaged)
+    path = damaged / "checkpoint.safetensors"
+    content = bytearray(path.read_bytes())
+    at = rng.randrange(len(content))
+    content[at] ^= 1 << rng.randrange(8)
+    path.write_bytes(content)
+    if seed % 2:  # also without a previous checkpoint to fall back to
+        (damaged / "checkpoint.previous.safetensors").unlink()
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            weights = train_small(damaged)
+        if not any("previous checkpoint" in str(w.message) for w in said):
+            return f"damaged file used: byte {at}"
+        same = np.array_equal(weights, np.load(folder / "whole.npy"))
+        return "previous checkpoint" if same else f"other weights: byte {at}"
+    except CheckpointError as error:
+        return "sentence" if str(error) else "an error without a sentence"
+    except Exception as error:
+        return f"traceback: {type(error).__name__}: {error}"[:500]
+    finally:
+        shutil.rmtree(damaged)
+
+
 # -------------------------------------------------------------------------------------------------------- subprocesses
 
 ATTACKS: dict[str, tuple[Callable[[Path], None], Callable[[Path, int], str]]] = {
     "tables": (write_tables, attack_table),
     "folders": (write_folders, attack_folder),
+    "checkpoints": (write_checkpoints, attack_checkpoint),
 }
 
 
@@ -326,9 +432,8 @@ def run_attack(name: str, count: int, first: int = 0, batch: int = BATCH) -> tup
             done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
             found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
             for seed, outcome in found:
-                kind = outcome if outcome in ("done", "sentence") else outcome.split(":")[0]
-                outcomes[kind] += 1
-                if outcome not in ("done", "sentence"):
+                outcomes[outcome.split(":")[0]] += 1
+                if outcome not in GOOD:
                     failures.append(f"seed {seed}: {outcome}")
             if done.returncode != 0 or len(found) < len(some):  # the seed after the last one ended the process
                 lost = some[len(found)]
@@ -338,109 +443,63 @@ def run_attack(name: str, count: int, first: int = 0, batch: int = BATCH) -> tup
     return outcomes, failures
 
 
-# -------------------------------------------------------------------------------------------------------------- kills
-
-_SAVER = """
-import sys, deepsets
-old = deepsets.load(sys.argv[1])
-print("ready", flush=True)
-while True:
-    deepsets.save(old, sys.argv[2], overwrite=True)
-"""
+# ------------------------------------------------------------------------------------------------------------ results
 
 
-def run_kills(what: str, count: int, first: int = 0) -> list[str]:
-    """Kill processes at random moments and check what they leave.
+def record(row: dict[str, Any]) -> None:
+    """Put a row in the place of the one of the same attack in results/attack.json.
 
     Parameters
     ----------
-    what : {"save", "fit", "predict"}
-        ``save``: a model is saved over another one again and again; afterwards one of them can be loaded. ``fit`` and
-        ``predict``: the command is run again (``fit`` with ``--resume``) and gives the result of an undisturbed run.
-    count : int
-        How many processes are killed.
-    first : int, default=0
-        The first seed.
+    row : dict
+        What an attack found.
+    """
+    path = RESULTS / "attack.json"
+    rows = json.loads(path.read_text())["rows"] if path.exists() else []
+    write("attack", sorted([r for r in rows if r["attack"] != row["attack"]] + [row], key=lambda r: r["attack"]))
+
+
+def run(name: str, count: int, first: int, seconds: float) -> tuple[dict[str, Any], list[str]]:
+    """Run an attack.
+
+    Parameters
+    ----------
+    name : str
+        The attack.
+    count, first : int
+        How many cases, and the first seed.
+    seconds : float
+        Of attacks by clients.
 
     Returns
     -------
-    list of str
-        What went wrong.
+    row : dict
+        What was found.
+    failures : list of str
+        What must not happen.
     """
-    failures = []
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_tables(folder)
-        _write_long(folder / "long.csv")
-        for seed in range(first, first + count):
-            wrong = _kill_save(folder, seed) if what == "save" else _kill_command(folder, what, seed)
-            if wrong:
-                failures.append(f"seed {seed}: {wrong}")
-    return failures
+    from . import attack_clients, attack_processes
 
-
-def _write_long(path: Path) -> None:
-    rows = random.Random(0)
-    lines = [f"{i // 3},{rows.gauss(0, 1):.4f},{rows.gauss(0, 1):.4f},{i % 7}" for i in range(60_000)]
-    path.write_text("box,a,b,y\n" + "\n".join(lines) + "\n")
-
-
-def _kill_save(folder: Path, seed: int) -> str | None:
-    import deepsets
-
-    target = folder / "saved"
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(folder / "model", target)
-    command = [sys.executable, "-c", _SAVER, str(folder / "model"), str(target)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(random.Random(seed).random() * 0.3)
-        process.kill()
-    try:
-        deepsets.save(deepsets.load(target), target, overwrite=True)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    left = [path.name for path in folder.iterdir() if path.name.startswith(".")]
-    return f"left behind: {left}" if left else None
-
-
-def _kill_command(folder: Path, what: str, seed: int) -> str | None:
-    output = folder / ("fitted" if what == "fit" else "out.jsonl")
-    command = [sys.executable, "-m", "deepsets", *_arguments(folder, what, output)]
-    whole = folder / ("whole" if what == "fit" else "whole.jsonl")
-    if not whole.exists():
-        start = time.monotonic()
-        subprocess.run([*command[:-1], str(whole)], check=True, capture_output=True)
-        (folder / "seconds").write_text(str(time.monotonic() - start))
-    for path in (output, folder / "fitted.checkpoint"):
-        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(random.Random(seed).uniform(0.2, 1.0) * float((folder / "seconds").read_text()))
-    process.kill()
-    process.wait()
-    if not output.exists():
-        resume = ["--resume"] if (folder / "fitted.checkpoint").is_dir() else []
-        again = subprocess.run([*command, *resume], capture_output=True, text=True, check=False)
-        if again.returncode != 0:
-            return f"exit code {again.returncode}: {again.stderr[-300:]}"
-    contents = [(path / "model.safetensors" if what == "fit" else path).read_bytes() for path in (output, whole)]
-    left = [path.name for path in folder.iterdir() if path.name.startswith(".") or path.name.endswith(".checkpoint")]
-    return "another result" if contents[0] != contents[1] else f"left behind: {left}" if left else None
-
-
-def _arguments(folder: Path, what: str, output: Path) -> list[str]:
-    if what == "predict":
-        return ["predict", str(folder / "model"), str(folder / "long.csv"), "-o", str(output)]
-    options = ["--task", "member-regression", "--epochs", "6", "--width", "8", "--batch-size", "500"]
-    return ["fit", str(folder / "long.csv"), "--by", "box", "--target", "y", *options, "-o", str(output)]
+    if name in attack_clients.ATTACKS:
+        return attack_clients.ATTACKS[name](seconds)
+    if name in ATTACKS:
+        outcomes, failures = run_attack(name, count, first)
+        return {"count": count, **outcomes}, failures
+    if name == "two":
+        outcomes, failures = attack_processes.run_pairs(count)
+        return {"count": count, **outcomes}, failures
+    failures = attack_processes.run_kills(name.removeprefix("kill-"), count, first)
+    return {"count": count, "as undisturbed": count - len(failures)}, failures
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.attack", description=__doc__.splitlines()[0])
-    parser.add_argument("name", choices=[*ATTACKS, "kill-save", "kill-fit", "kill-predict"])
+    kills = [f"kill-{what}" for what in ("train", "fit", "save", "predict", "pool")]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.attack", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("name", choices=[*ATTACKS, *kills, "two", "clients", "bodies", "soak"])
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--write", action="store_true", help="keep the result")
     parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
@@ -448,14 +507,11 @@ def main() -> None:
         for seed in map(int, seeds):
             print(json.dumps([seed, ATTACKS[args.name][1](Path(folder), seed)]), flush=True)
         return
-    if args.name.startswith("kill-"):
-        failures = run_kills(args.name.removeprefix("kill-"), args.count, args.first)
-        outcomes = Counter({"same": args.count - len(failures), "failures": len(failures)})
-    else:
-        outcomes, failures = run_attack(args.name, args.count, args.first)
-    print(json.dumps({"attack": args.name, "count": args.count, **outcomes}))
-    for failure in failures:
-        print(failure)
+    row, failures = run(args.name, args.count, args.first, args.seconds)
+    row = {"attack": args.name, **row, "failures": len(failures)}
+    print(json.dumps(row), *failures, sep="\n")
+    if args.write:
+        record(row)
     sys.exit(bool(failures))
 
 

@@ -113,14 +113,15 @@ def throughput(kind: str, seconds: float = 8.0) -> list[dict[str, Any]]:
     return rows
 
 
-def soak(kind: str, minutes: float) -> dict[str, Any]:
-    """16 clients for some minutes, also with wrong questions and clients that leave: memory after the first tenth."""
+def soak(kind: str, minutes: float, clients: int = 64) -> dict[str, Any]:
+    """Many clients for some minutes, also with wrong questions and clients that leave: memory after the first tenth."""
     with server(kind) as (host, port, pid):
-        done, failed, _ = asyncio.run(load(host, port, 16, 6 * minutes, mixed=True))
+        done, failed, _ = asyncio.run(load(host, port, clients, 6 * minutes, mixed=True))
         first = _memory(pid)
-        more, lost, _ = asyncio.run(load(host, port, 16, 54 * minutes, mixed=True))
+        more, lost, _ = asyncio.run(load(host, port, clients, 54 * minutes, mixed=True))
         last = _memory(pid)
-    row = {"case": f"{minutes:g} minutes, 16 clients", "model": kind, "answers": done + more, "failed": failed + lost}
+    row = {"case": f"{minutes:g} minutes, {clients} clients", "model": kind, "answers": done + more}
+    row |= {"failed": failed + lost}
     return row | {"MB after warm-up": first, "MB at the end": last, "growth %": 100 * (last / first - 1)}
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import deepsets
-from benchmarks.attack import run_kills
+from benchmarks.attack_processes import run_kills
 from deepsets.estimators import SetRegressor
 
 pa = pytest.importorskip("pyarrow")
