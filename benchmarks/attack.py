@@ -429,7 +429,7 @@ def run_attack(name: str, count: int, first: int = 0, batch: int = BATCH) -> tup
         while seeds:
             some, seeds = seeds[:batch], seeds[batch:]
             command = [sys.executable, "-m", "benchmarks.attack", name, "--worker", folder, *map(str, some)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False)
             found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
             for seed, outcome in found:
                 outcomes[outcome.split(":")[0]] += 1
