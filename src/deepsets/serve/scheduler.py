@@ -26,6 +26,7 @@ class Job:
     question: Any
     units: float
     max_batch: int
+    seconds: float  # expected; 0 where nothing is known
     future: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -35,17 +36,20 @@ class Lane:
     def __init__(self) -> None:
         self._queues: OrderedDict[Hashable, deque[Job]] = OrderedDict()
         self.arrived = asyncio.Event()
+        self.running = 0.0  # expected seconds of the call that runs
 
     def __len__(self) -> int:
         return sum(map(len, self._queues.values()))
 
-    def put(self, job: Job, client: Hashable, most: int) -> None:
-        """Append a job, unless `most` are waiting, or half as many of this client while others wait."""
-        if len(self) >= most // 2:
-            self._drop_cancelled()
-        waiting, own = len(self), len(self._queues.get(client, ()))
-        if waiting >= most or (own >= max(1, most // 2) and own < waiting):
-            raise RequestError(429, f"{waiting} requests are waiting already: try again later.", {"retry-after": "1"})
+    def put(self, job: Job, client: Hashable, limits: Limits) -> None:
+        """Append a job, unless the queue is full, half full of this client, or too long for an answer in time."""
+        self._drop_cancelled()
+        waiting, own, most = len(self), len(self._queues.get(client, ())), limits.queue
+        seconds = self.running + sum(job.seconds for queue in self._queues.values() for job in queue)
+        late = job.seconds > 0 and seconds + job.seconds > limits.timeout
+        if late or waiting >= most or (own >= max(1, most // 2) and own < waiting):
+            retry = {"retry-after": str(max(1, round(seconds)))}
+            raise RequestError(429, f"{waiting} requests are waiting already: try again later.", retry)
         self._queues.setdefault(client, deque()).append(job)
         self.arrived.set()
 
@@ -78,8 +82,8 @@ class Scheduler:
     """Runs model calls in two threads, one for quick calls and one for expensive ones.
 
     How long a call will take is estimated from the fastest call of the same kind before it, not counting the first,
-    which may include a warm-up. A request that is expected to exceed the time limit is refused at once. Requests that
-    nobody waits for any more are dropped. A request that comes alone is answered immediately; when the previous ones
+    which may include a warm-up. A request that is expected to exceed the time limit, by itself or behind those that
+    wait, is refused at once. Requests that nobody waits for any more are dropped. A request that comes alone is answered immediately; when the previous ones
     came together, the thread waits `limits.gather` seconds for others that can share the call.
     """
 
@@ -103,15 +107,16 @@ class Scheduler:
     ) -> Any:
         """Queue a question of `units` of work and wait for its answer."""
         rate = self._seconds_per_unit.get(kind)
-        if rate is not None and rate * units > self._limits.timeout:
+        seconds = 0.0 if rate is None else rate * units
+        if seconds > self._limits.timeout:
             raise RequestError(
                 413,
-                f"the request would take about {rate * units:.0f} seconds, more than the limit of "
+                f"the request would take about {seconds:.0f} seconds, more than the limit of "
                 f"{self._limits.timeout:g}: send fewer elements.",
             )
-        expensive = units > _UNKNOWN_UNITS if rate is None else rate * units > _QUICK_SECONDS
-        job = Job(kind, call, question, units, max_batch)
-        (self._expensive if expensive else self._quick).put(job, client, self._limits.queue)
+        expensive = units > _UNKNOWN_UNITS if rate is None else seconds > _QUICK_SECONDS
+        job = Job(kind, call, question, units, max_batch, seconds)
+        (self._expensive if expensive else self._quick).put(job, client, self._limits)
         return await job.future
 
     async def run(self) -> None:
@@ -128,9 +133,9 @@ class Scheduler:
             batch = lane.take()
             if not batch:
                 continue
-            start = loop.time()
+            start, lane.running = loop.time(), sum(job.seconds for job in batch)
             answers = await loop.run_in_executor(threads, _answers, batch)
-            seconds = loop.time() - start
+            seconds, lane.running = loop.time() - start, 0.0
             self._learn(batch, seconds)
             self._observe(len(batch), seconds)
             for job, answer in zip(batch, answers, strict=True):

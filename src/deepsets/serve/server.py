@@ -203,6 +203,9 @@ class JsonFormatter(logging.Formatter):
 class BackgroundHandler(logging.Handler):
     """Write log lines in a thread of its own, and drop them when the reader of the stream does not keep up.
 
+    Warnings and errors of other loggers than ``deepsets.serve`` are written once a second each: a full table of files,
+    for instance, is reported by the event loop again and again.
+
     Parameters
     ----------
     stream : file object
@@ -214,12 +217,17 @@ class BackgroundHandler(logging.Handler):
     def __init__(self, stream: Any, capacity: int = 10_000) -> None:
         super().__init__()
         self.stream = stream
+        self._last: dict[str, float] = {}
         self._lines: queue.Queue[str | None] = queue.Queue(capacity)
         self._thread = threading.Thread(target=self._write, daemon=True, name="deepsets-log")
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Queue a line, or drop it."""
+        if record.name != "deepsets.serve":
+            if record.created - self._last.get(record.name, -1.0) < 1.0:
+                return
+            self._last[record.name] = record.created
         with contextlib.suppress(queue.Full):
             self._lines.put_nowait(self.format(record))
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -294,6 +295,28 @@ def test_a_request_that_would_exceed_the_time_limit_is_refused():
     assert asyncio.run(main()) == 413
 
 
+def test_a_request_that_would_wait_too_long_is_refused_at_once():
+    def work(questions):
+        time.sleep(0.4)
+        return questions
+
+    async def main():
+        scheduler = Scheduler(Limits(timeout=1.0))
+        worker = asyncio.create_task(scheduler.run())
+        for _ in range(2):
+            await scheduler.submit("fits", work, 1, units=20)
+        waiting = [asyncio.create_task(scheduler.submit("fits", work, i, units=20, client=i)) for i in range(2)]
+        await asyncio.sleep(0.05)
+        with pytest.raises(RequestError, match="requests are waiting already") as error:
+            await scheduler.submit("fits", work, 3, units=20, client=3)
+        assert await asyncio.gather(*waiting) == [0, 1]
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+        return error.value.status, error.value.headers
+
+    assert asyncio.run(main()) == (429, {"retry-after": "1"})
+
+
 def test_idle_connections_beyond_the_limit_are_closed_oldest_first():
     with running([new()], Limits(connections=5)) as api:
         idle = [api.connect() for _ in range(20)]
@@ -329,9 +352,44 @@ def test_a_log_that_nobody_reads_stops_nobody():
     handler = BackgroundHandler(os.fdopen(write, "w"), capacity=10)
     start = time.perf_counter()
     for _ in range(5000):
-        handler.emit(logging.LogRecord("x", logging.INFO, "", 0, "a line of some length " * 10, (), None))
+        handler.emit(logging.LogRecord("deepsets.serve", logging.INFO, "", 0, "a line of some length " * 10, (), None))
     assert time.perf_counter() - start < 5
     os.close(read)
+
+
+def test_a_warning_that_repeats_is_logged_once_a_second():
+    import io
+    import logging
+
+    from deepsets.serve import BackgroundHandler
+
+    stream = io.StringIO()
+    handler = BackgroundHandler(stream)
+    for _ in range(1000):
+        handler.emit(logging.LogRecord("asyncio", logging.ERROR, "", 0, "out of files", (), None))
+    handler.emit(logging.LogRecord("deepsets.serve", logging.INFO, "", 0, "a request", (), None))
+    handler.close()
+    assert stream.getvalue() == "out of files\na request\n"
+
+
+def test_hosts_take_turns_and_one_with_many_connections_cannot_starve_another():
+    """A host with 40 connections keeps the model busy; the single request of another host is answered next."""
+    model = new(Slow)
+    model.model.seconds = 0.1
+    body = json.dumps({"query": ["lynx"]}).encode()
+    request = HEAD + b"content-length: %d\r\n\r\n" % len(body) + body
+    with running([model], Limits(batch=1, timeout=20)) as api:
+        greedy = []
+        for _ in range(40):
+            greedy.append(socket.create_connection(("127.0.0.1", api.port), 30, source_address=("127.0.0.2", 0)))
+            greedy[-1].sendall(request)
+        while len(model.model.calls) < 3:
+            time.sleep(0.001)
+        before = len(model.model.calls)
+        quick(api)
+        assert len(model.model.calls) - before <= 4  # not the 37 that came first
+        for connection in greedy:
+            connection.close()
 
 
 COMMAND = """
@@ -345,11 +403,37 @@ app(sys.argv[1:])
 """
 
 
-def start(*options):
+def start(*options, **more):
     command = [sys.executable, "-c", COMMAND, "serve", *options]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [ROOT, ROOT / "src"])), "OMP_NUM_THREADS": "1"}
     environment.pop("DEEPSETS_TOKEN", None)
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **more)
+
+
+def test_signals_right_after_the_address_end_the_server_well():
+    with start("--port", "0") as process:
+        assert process.stdout.readline()
+        for _ in range(3):
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+def test_more_sockets_than_files_are_survived():
+    import resource
+
+    few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))}
+    with start("--port", "0", **few) as process:
+        port = int(process.stdout.readline().split(":")[2].split("/")[0])
+        idle = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(300)]
+        with socket.create_connection(("127.0.0.1", port), 30) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert b"200" in connection.recv(10_000).split(b"\r\n")[0]
+        for connection in idle:
+            connection.close()
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert len(log) < 100_000
 
 
 def test_the_command_ends_well_on_sigterm_and_logs_no_contents():
