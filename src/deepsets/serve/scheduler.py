@@ -84,8 +84,8 @@ class Scheduler:
     How long a call will take is estimated from the fastest call of the same kind before it, not counting the first,
     which may include a warm-up. A request that is expected to exceed the time limit, by itself or behind those that
     wait, is refused at once. Requests that nobody waits for any more are dropped. A request that comes alone is
-    answered immediately; when the previous ones came together, the thread waits `limits.gather` seconds for others that can
-    share the call.
+    answered immediately; when the previous ones came together, the thread waits `limits.gather` seconds for others
+    that can share the call.
     """
 
     def __init__(self, limits: Limits, observe: Callable[[int, float], None] = lambda count, seconds: None) -> None:
