@@ -4,10 +4,10 @@ FROM python:3.12-slim
 WORKDIR /app
 COPY constraints.txt pyproject.toml README.md LICENSE ./
 COPY src ./src
-RUN pip install --no-cache-dir -c constraints.txt ".[serve]" \
+RUN pip install --no-cache-dir --extra-index-url https://download.pytorch.org/whl/cpu -c constraints.txt ".[serve]" \
  && useradd --create-home --uid 10001 deepsets
 USER deepsets
 EXPOSE 8000
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
-  CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://localhost:8000/healthz', timeout=4)"]
+  CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/healthz', timeout=4)"]
 ENTRYPOINT ["deepsets", "serve", "--host", "0.0.0.0"]
