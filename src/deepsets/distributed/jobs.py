@@ -47,7 +47,7 @@ class Engine(NamedTuple):
 
 
 def open_engine(engine: str | Engine) -> Any:
-    """Return what runs jobs: an object with `run(job)` and `collect(input)`."""
+    """Return what runs jobs: an object with `prepare(input)`, `run(job)` and `collect(input)`."""
     name, workers, address = engine if isinstance(engine, Engine) else Engine(engine)
     if workers is not None and workers < 1:
         raise ValueError(f"at least one worker is needed, found {workers}.")
@@ -159,6 +159,7 @@ def predict(
         direct = Predict(model, *rows.names)
         if net.mergeable:
             input = _rows_input(rows, Encode(model, *rows.names), part_size, merge=Merge(model))
+            runner.prepare(input)
             if input.by is not None and not input.nested:
                 input = input._replace(direct=direct, parts=sorted_spans(input.parts, input.by))
             job = _job([input], Chain(Merge(model), Decode(model)), output, _header(rows, "predictions"), rows.head)
@@ -211,6 +212,7 @@ def pool(
     rows = LargeTable(net.model, table, by, features, z)
     encode, header = Encode(model, *rows.names), _header(rows, "states")
     inputs = [_rows_input(rows, encode, part_size, merge=Merge(model))]
+    runner.prepare(inputs[0])
     if merge is not None:
         old = states_header(merge)
         if old is None:

@@ -23,11 +23,12 @@ from ..io.row_groups import Part, is_sorted
 from ..io.storage import is_remote, resolve
 from ..io.table_writer import parquet_writer, publish
 from .jobs import Input, Job
-from .processes import map_in_processes
+from .processes import map_in_processes, start_server
 from .states import MEMBERS, hashes
 
 STATES = 64 << 20  # bytes of states that are held, and merged, at a time
 FEW = 200_000  # members, a second or two of work: this process is done before others would have started
+FEW_RANGES = 16  # of hashes, 64 MB each and about a second of merging: likewise
 _HASH, _DONE = "__hash__", "done.json"
 
 
@@ -36,6 +37,11 @@ class Local:
 
     def __init__(self, workers: int | None = None, address: None = None) -> None:
         self.workers = workers
+
+    def prepare(self, input: Input) -> None:
+        """Start what takes a while, before the job is checked and described."""
+        if (input.members >= FEW or self.workers is not None) and self.workers != 1 and len(input.parts) > 1:
+            start_server()
 
     def run(self, job: Job) -> dict[str, Any]:
         """Run a job, resuming what an interrupted run of the same job has finished."""
@@ -52,7 +58,7 @@ class Local:
             count = -(-sum(file.stat().st_size for file in spills) // STATES)
             reduces = [folder / f"reduce-{count}-{number:06d}" for number in range(count)]
             left = [number for number, step in enumerate(reduces) if finished(step) is None]
-            for _ in self._map(_Reduce(plain, spills, reduces), left, len(left) <= 4):
+            for _ in self._map(_Reduce(plain, spills, reduces), left, len(left) <= FEW_RANGES):
                 pass
             facts = {step: json.loads((step / _DONE).read_text()) for step in maps + reduces}
             outs = [str(step / "out.parquet") for step in facts if facts[step]["sets"] or step in reduces]

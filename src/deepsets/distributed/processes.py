@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import forkserver
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,12 @@ def map_in_processes(function: Any, items: Sequence[Any], workers: int | None = 
                     f"worker processes died {PATIENCE} times without finishing one of the {len(items) - done} parts "
                     "that are left: is there enough memory? Fewer workers need less."
                 )
+
+
+def start_server() -> None:
+    """Start the server of the worker processes, which imports what they need beside this process."""
+    if _context().get_start_method() == "forkserver":
+        forkserver.ensure_running()
 
 
 def _context() -> Any:
