@@ -138,7 +138,7 @@ if __name__ == "__main__":
 """
 
 
-def overhead(rows: int = 8_000_000, repeats: int = 2) -> Rows:
+def overhead(rows: int = 8_000_000, repeats: int = 3) -> Rows:
     """`predict` of the local engine on files against a loop over batches in memory, both with all cores.
 
     The loop is the model alone: reading and grouping the rows is not counted. The engine's seconds hold the start of
@@ -153,6 +153,7 @@ def overhead(rows: int = 8_000_000, repeats: int = 2) -> Rows:
             "sorted, sets of 10": shards(folder / "sorted", rows, rows // 10, scattered=False),
             "8,000 scattered sets": shards(folder / "mixed", rows, 8_000),
         }
+        os.sync()  # the engine would wait for the tables to be written
         for case, table in tables.items():
             loops, engines = [], []
             for _ in range(repeats):

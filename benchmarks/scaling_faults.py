@@ -161,7 +161,7 @@ def _disturbed(
             runs += 1
             for column in found.column_names:
                 apart = np.array(found[column].to_pylist()) - np.array(wanted[column].to_pylist())
-                worst = max(worst, float(np.abs(apart).max()))
+                worst = float(np.max([worst, np.abs(apart).max()]))  # also where it is NaN
     what = "one of two machines lost" if lose else "SIGKILL to workers"
     row: dict[str, object] = {"case": f"{engine.name}: {what}", "kills": len(killed), "runs": runs}
     return [row | {"members": sorted(members), "of": ROWS, "largest difference": worst}]
