@@ -9,6 +9,7 @@ import json
 from .results import write
 from .table import update
 
+OWN_RESULTS = ("mil", "redshift", "tables", "baskets", "everyday")  # written by themselves, with data and seeds
 QUICK = ("pooling", "heavy_tail", "point_clouds", "scorer", "startup", "memory", "threads")
 
 
@@ -22,7 +23,7 @@ def main() -> None:
     found = {}
     for name in args.names:
         found[name] = importlib.import_module(f"benchmarks.{name}").run()
-        if name not in ("mil", "redshift", "tables"):  # these write their results themselves, with data and seeds
+        if name not in OWN_RESULTS:
             write(f"speed-{name.replace('_', '-')}", found[name])
         if not args.json:
             print(f"\n{name}")

@@ -80,7 +80,7 @@ def expand(
     members = expander.relative_fits(known) if fits and len(known) > 1 else []
     place = odd_member(expander, known)
     odd = None if place is None else known[place]
-    reasons = {c.element: expander.explain(known, c.element) for c in found} if why else {}
+    reasons = {r.element: r for r in expander.explain_each(known, [c.element for c in found])} if why else {}
     if as_json:
         answers: list[dict[str, Any]] = [candidate._asdict() for candidate in found]
         for answer in answers if why else []:

@@ -79,7 +79,7 @@ class BaseExpander(BaseEstimator):
         raise NotImplementedError
 
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
-        """Arrays of ascending ids, z (Q, Z) or None -> (Q, V): the score of every element, or -inf."""
+        """Ascending ids, z (Q, Z) or None -> (Q, V): the score of every element, or -inf."""
         raise NotImplementedError
 
     def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
@@ -98,11 +98,9 @@ class BaseExpander(BaseEstimator):
         return []
 
     def _answers_empty(self) -> bool:
-        """Whether a query without members is allowed; with z it may be."""
         return False
 
     def _common_sets(self, members: np.ndarray, element: int) -> list[str]:
-        """Names of known sets that hold the element and members of the query."""
         return []
 
     def filter_scores(self, members: np.ndarray, scores: np.ndarray) -> np.ndarray:
@@ -144,8 +142,8 @@ class BaseExpander(BaseEstimator):
             raise ValueError("give the elements as `vocabulary` or as `items`, not both.")
         fixed = vocabulary is not None or features is not None or isinstance(sets, Sets)
         names = list(vocabulary) if vocabulary is not None else names
-        ids, self.vocabulary_ = read_sets(sets, names or [], fixed)
-        self.vocabulary_ = self.vocabulary_ or self._default_vocabulary()
+        ids, known = read_sets(sets, names or [], fixed)
+        self.vocabulary_ = known or self._default_vocabulary()
         if not self.vocabulary_:
             raise ValueError("there is nothing to learn from: no set and no item holds an element.")
         if self._needs_sets and ids.total == 0:
@@ -210,12 +208,10 @@ class BaseExpander(BaseEstimator):
         return [Candidate(self.vocabulary_[i], float(scores[i])) for i in top_k(scores, k, allowed)]
 
     def score(self, query: Any, candidates: Any = None, z: Any = None) -> np.ndarray:
-        """Score candidates for one query, (C,).
+        """Score candidates for one query, (C,); query and z are as for `expand`.
 
         Parameters
         ----------
-        query, z
-            As for `expand`.
         candidates : list or matrix, optional
             Elements, or rows of features (C, D), which need not have been known when the expander was fitted; by
             default the whole vocabulary. Members of the query are scored like all others.
@@ -258,8 +254,7 @@ class BaseExpander(BaseEstimator):
         query : list or matrix
             Members, all known; one that is given twice counts once and has the same score in both places.
         z : array-like, optional
-            What is known about the set.
-
+            As for `expand`.
         """
         self._check_fitted()
         given = None if is_rows(query) else self.ids(query, "the query")
@@ -279,16 +274,21 @@ class BaseExpander(BaseEstimator):
         return [Candidate(self.vocabulary_[i], fit) for i, fit in zip(ids, fits, strict=True)]
 
     def explain(self, query: Any, element: Any, z: Any = None) -> Explanation:
-        """Tell which members of the query an element of the vocabulary goes with; query and z are as for `expand`."""
-        members = self._members(query, "the query")
-        wanted = int(self.ids([element], "the element")[0])
+        """Tell which members of the query an element goes with; see `explain_each`."""
+        return self.explain_each(query, [element], z)[0]
+
+    def explain_each(self, query: Any, elements: Iterable[Any], z: Any = None) -> list[Explanation]:
+        """Tell which members of the query each of some elements goes with; query and z are as for `expand`."""
+        members, ids = self._members(query, "the query"), self.ids(elements, "the element").tolist()
         rows = self._all([m[None] for m in members], _repeat(self._z(z, 1), len(members)))
-        found = [
-            Candidate(self.vocabulary_[m], relative(np.delete(row, [m, wanted]), float(row[wanted])))
-            for m, row in zip(members.tolist(), rows, strict=True)
-        ]
-        found.sort(key=lambda member: -member.score)
-        return Explanation(self.vocabulary_[wanted], found, self._common_sets(members, wanted))
+        out = []
+        for i in ids:
+            each = [relative(np.delete(row, [m, i]), float(row[i])) for m, row in zip(members, rows, strict=True)]
+            found = [
+                Candidate(self.vocabulary_[members[m]], each[m]) for m in np.argsort(-np.array(each), kind="stable")
+            ]
+            out.append(Explanation(self.vocabulary_[i], found, self._common_sets(members, i)))
+        return out
 
     def _all(self, queries: list[Members], z: np.ndarray | None) -> np.ndarray:
         if all(query.ndim == 1 for query in queries):
@@ -396,5 +396,5 @@ class BaseExpander(BaseEstimator):
         self._after_load()
 
 
-def _repeat(z: np.ndarray | None, count: int) -> np.ndarray | None:
+def _repeat(z: Any, count: int) -> Any:
     return None if z is None else np.repeat(z, count, 0)

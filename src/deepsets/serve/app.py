@@ -191,7 +191,11 @@ class _Service:
         query = ExpansionQuery(members, asked.k, tuple(exclude), asked.z)
         model.check_candidates_left(query)
         found = await self._ask(model.scores, query, client, 1, model.max_batch(self._limits))
-        return {"model": model.name, "candidates": found, "unknown": unknown + unknown_exclude}
+        answer = {"model": model.name, "candidates": found, "unknown": unknown + unknown_exclude}
+        if asked.why:
+            question = (members, [candidate["element"] for candidate in found], asked.z)
+            answer["reasons"] = await self._ask(model.reasons, question, client, len(members), 1)
+        return answer
 
     async def score(self, asked: schema.ScoreQuestion, client: str) -> dict[str, Any]:
         """Score candidates: how well each goes with the query."""

@@ -107,6 +107,11 @@ class ServedExpander(Served):
         """Scores of candidates, for (members, candidates, z)."""
         return [to_json(self.model.score(members, some, z or None)) for members, some, z in questions]
 
+    def reasons(self, questions: list[Any]) -> list[Any]:
+        """Which members each candidate goes with, for (members, candidates, z)."""
+        found = [self.model.explain_each(members, some, z or None) for members, some, z in questions]
+        return [[r._asdict() | {"members": [m._asdict() for m in r.members]} for r in each] for each in found]
+
     def fits(self, questions: list[Any]) -> list[Any]:
         """How well each member goes with the others, and the position of the odd one, if any, for (members, z)."""
         out = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 Element = StrictStr | StrictInt
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e38, le=1e38)]
@@ -30,6 +30,7 @@ class ExpandQuestion(_Question):
     k: StrictInt = Field(10, ge=1)
     exclude: Elements = []
     z: Context = None
+    why: StrictBool = Field(False, description="tell which members each candidate goes with")
 
 
 class ScoreQuestion(_Question):
@@ -66,10 +67,19 @@ class Found(BaseModel):
     score: float | None = Field(description="null for an element that cannot be scored")
 
 
+class Reason(BaseModel):
+    """Why a candidate is suggested."""
+
+    element: Element
+    members: list[Found] = Field(description="from 0, like any other element, to 1, like the best for this member")
+    sets: list[str] = Field(description="names of known sets that hold the candidate and members of the query")
+
+
 class ExpandAnswer(_Answer):
     """Answer of ``/v1/expand``."""
 
     candidates: list[Found]
+    reasons: list[Reason] = Field([], description="one per candidate, if `why` was asked for")
     unknown: list[Element] = Field(description="elements of the question that the model does not know")
 
 

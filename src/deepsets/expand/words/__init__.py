@@ -21,17 +21,19 @@ from ..vocabulary import Vocabulary
 __all__ = ["WORD_METHODS", "Concepts", "WordData", "WordExpander", "concept_sets", "word_data", "word_expander"]
 
 WORD_METHODS = ("blend", "bayesian-sets", "nearest-vectors", "deep-sets")
-NEIGHBOURS = 20
+NEIGHBOURS, RANKED = 20, 5000  # words near the query, and words near a member that have a rank
 PRESELECTED = 1000  # words that the learned weights rank; the others follow in the order of `quick_scores`
 FEATURES = (
     "cosine",
     "cosine, where no concept holds the members",
     "cosine to the query and its neighbours",
     "lowest cosines",
+    "rank among the neighbours of each member",
     "concepts of the members",
     "largest share of members in a concept",
     "concepts near the query",
     "in concepts as the members",
+    "in concepts as the members, where none holds them",
     "log frequency rank",
     "rarer than the query",
     "is a phrase",
@@ -216,11 +218,13 @@ class WordExpander(BaseExpander):
         return np.where(self.data.function | asked[stems] | (scores < best[stems]), -np.inf, scores)
 
     def _names_of_concepts(self, members: np.ndarray) -> list[int]:
-        """Words that name what the members are, such as "cheese" for cheddar and brie, and are no such thing."""
+        """Words that name what two members are, such as "cheese" for cheddar and brie, or one and are no such thing."""
         held = np.asarray(self.data.members[:, members].sum(1)).ravel()
-        inside = set(self.data.members[np.flatnonzero(held >= min(2, len(members)))].indices.tolist())
-        found = {self._vocabulary.find(self.data.names[t]) for t in np.flatnonzero(held)} - {None}
-        return [int(self.data.stems[i]) for i in found - inside]
+        shared = np.flatnonzero(held >= 2)
+        inside = set(self.data.members[shared if len(members) > 1 else np.flatnonzero(held)].indices.tolist())
+        found = {self._vocabulary.find(self.data.names[t]) for t in np.flatnonzero(held)} - inside
+        found |= {self._vocabulary.find(self.data.names[t]) for t in shared}
+        return [int(self.data.stems[i]) for i in found - {None}]
 
     def _common_sets(self, members: np.ndarray, element: int) -> list[str]:
         of = np.flatnonzero(self.data.members[:, [element]].toarray()[:, 0])
@@ -279,7 +283,7 @@ class _Blend:
 
 def quick_scores(features: np.ndarray) -> np.ndarray:
     """Score words for the preselection, by features as `WordEvidence` computes them, (V, F) -> (V,)."""
-    return 8 * features[:, 0] + 0.3 * (features[:, 4] + features[:, 6])
+    return 8 * features[:, 0] + 0.3 * (features[:, 5] + features[:, 7])
 
 
 class WordEvidence:
@@ -302,7 +306,13 @@ class WordEvidence:
         products = table @ np.column_stack([direction, table[query].T])  # (V, 1 + n)
         cosine = products[:, 0]
         lowest = np.sort(products[:, 1:], 1)[:, : max(1, n // 2)].mean(1) if n > 1 else cosine
-        nearest = np.argpartition(-cosine, NEIGHBOURS)[:NEIGHBOURS]
+        # What is near one member of several is near one of its senses: the mean of logarithms of ranks asks for all.
+        shared = np.full(len(table), -np.log(2 * RANKED), np.float32)
+        for column in products[:, 1:].T:
+            first = np.argpartition(-column, RANKED)[:RANKED]
+            first = first[np.argsort(-column[first])]
+            shared[first] += (np.log(2 * RANKED) - np.log(np.arange(RANKED) + 10)) / n
+        nearest = np.argpartition(-shared, NEIGHBOURS)[:NEIGHBOURS]
         wider = table @ unit(direction + 0.5 * unit(table[nearest].sum(0)))
         held = np.bincount(self.of[query].indices, minlength=len(self.centres)).astype(np.float32)
         near = self.centres @ direction
@@ -325,10 +335,12 @@ class WordEvidence:
             (1 - covered) * cosine,
             wider,
             lowest,
+            shared,
             covered * np.log1p(common / 1e-3),
             covered * share,
-            known * np.log1p(soft_common / 1e-4),
-            -np.abs(self.in_concept - known),
+            covered * np.log1p(soft_common / 1e-4),
+            -covered * np.abs(self.in_concept - known),
+            (covered - 1) * np.abs(self.in_concept - known),
             self.rank,
             np.maximum(self.rank - level, 0),
             self.phrase,
