@@ -164,8 +164,9 @@ def case(get: Callable[[], list[Split]], most: int | None = None) -> list[dict[s
 
 
 def run() -> list[dict[str, Any]]:
-    """All data sets, and queries of two members."""
-    rows = [row for get in (supermarket, movielens, flickr8k, lda) for row in case(get)]
-    rows += [row for get in (supermarket, movielens) for row in case(get, most=2)]
-    write("baskets", rows)
+    """All data sets, and queries of two members; the results so far are written after each."""
+    rows: list[dict[str, Any]] = []
+    for get, most in ((supermarket, None), (movielens, None), (flickr8k, None), (lda, None), (movielens, 2)):
+        rows += case(get, most)
+        write("baskets", rows)
     return rows

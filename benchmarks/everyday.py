@@ -9,6 +9,7 @@ the lists were written before any answer was looked at, and nothing was tuned on
 
 from __future__ import annotations
 
+import functools
 import gzip
 import os
 import time
@@ -79,8 +80,9 @@ def read_lists(name: str) -> dict[str, list[str]]:
     return {kind: [member.strip() for member in members.split(",")] for kind, members in pairs}
 
 
-def below(nouns: list[str]) -> set[str]:
-    """All words below the nouns in WordNet."""
+@functools.cache
+def wordnet() -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Words of each synset of nouns, and the synsets below it."""
     words: dict[str, list[str]] = {}
     children: dict[str, list[str]] = {}
     with gzip.open(DATA / "wordnet" / "data.noun.gz", "rt", encoding="ascii") as file:
@@ -92,6 +94,12 @@ def below(nouns: list[str]) -> set[str]:
             words[fields[0]] = [fields[4 + 2 * i] for i in range(count)]
             rest = fields[5 + 2 * count :]
             children[fields[0]] = [rest[i + 1] for i in range(0, len(rest) - 3, 4) if rest[i] in ("~", "~i")]
+    return words, children
+
+
+def below(nouns: list[str]) -> set[str]:
+    """All words below the nouns in WordNet."""
+    words, children = wordnet()
     queue = [offset for offset, names in words.items() if set(names) & set(nouns)]
     seen = set(queue)
     while queue:
