@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { Chips } from "./chips.js";
 import { $, complain, el, listed, say } from "./dom.js";
 import { Estimator } from "./estimator.js";
-import { Column, blends } from "./results.js";
+import { Column } from "./results.js";
 import { Query, address, readAddress, writeAddress } from "./state.js";
 
 async function start() {
@@ -53,10 +53,6 @@ function expansion(models, query) {
   const alone = (kind) => models.filter((model) => model.class === kind).length === 1;
   const columns = models.map((model, place) => new Column(model, query, place, alone));
   $("columns").append(...columns.map((column) => column.root));
-  const folded = columns.length > 1 && blends(models[0]); // the methods of the blend wait behind a switch
-  const shown = () => (folded && !$("methods").checked ? columns.slice(0, 1) : columns);
-  $("compare").hidden = !folded;
-  $("methods").addEventListener("change", () => draw());
 
   const draw = async () => {
     const { members } = query;
@@ -68,9 +64,7 @@ function expansion(models, query) {
     $("clear").disabled = $("share").disabled = !members.length;
     $("starts").hidden = members.length > 0;
     $("columns").hidden = !members.length;
-    const visible = shown();
-    columns.forEach((column) => (column.root.hidden = !visible.includes(column)));
-    const answers = await Promise.all(visible.map(async (column, place) => {
+    const answers = await Promise.all(columns.map(async (column, place) => {
       const answer = await column.update();
       if (place === 0 && answer) chips.judge(answer);
       return answer;
@@ -79,7 +73,7 @@ function expansion(models, query) {
     const notes = answers.map(({ note }) => note);
     const same = new Set(notes).size === 1; // what all say is said once
     complain(same ? notes[0] : "");
-    visible.forEach((column, place) => column.note(same ? "" : notes[place]));
+    columns.forEach((column, place) => column.note(same ? "" : notes[place]));
     if (answers[0].candidates) say(told(members, answers[0]));
   };
   query.addEventListener("change", draw);

@@ -10,18 +10,8 @@ const KNOWN = {
   SetExpander: ["Deep Sets", "Has learnt from whole sets what makes members belong together."],
   BayesianSets: ["Bayesian Sets", "How much likelier an element is once the set has been seen. Nothing is trained."],
   BlendedExpander: ["Blend", "Weighs common sets, near vectors and frequency, as it has learnt from the sets."],
-  Expander: ["Blend", "Weighs several methods by what they found of members that were held out."],
   NearestVectors: ["Nearest vectors", "The elements whose vectors are closest to those of the set."],
 };
-
-// The expanders of words that come with the library share one class: their names tell them apart.
-const WORDS = {
-  blend: ["Best answers", "Weighs near vectors, common concepts and frequency, and shows what each answer goes with."],
-  "bayesian-sets": KNOWN.BayesianSets, "nearest-vectors": KNOWN.NearestVectors, "deep-sets": KNOWN.SetExpander,
-};
-
-/** Whether an expander blends the methods of the others, so that they may stay behind a switch. */
-export const blends = (model) => model.class === "Expander" || (model.class === "WordExpander" && model.name === "blend");
 
 export class Column {
   #model;
@@ -35,14 +25,13 @@ export class Column {
   constructor(model, query, place, alone) {
     this.#model = model;
     this.#query = query;
-    const words = model.class === "WordExpander" ? WORDS[model.name] : undefined;
-    const [title, about] = words ?? KNOWN[model.class] ?? [model.name, ""];
+    const [title, about] = KNOWN[model.class] ?? [model.name, ""];
     const id = `column-${place}`;
     this.#list = el("ol", { "aria-labelledby": id });
     this.#note = el("p", { class: "note" });
     this.#more = el("button", { type: "button", class: "more", hidden: true, onclick: () => this.#longer() }, "Show more");
     this.root = el("section", { class: "column", "aria-labelledby": id, "data-model": model.name },
-      el("h2", { id }, words || alone(model.class) ? title : `${title}: ${model.name}`), el("p", { class: "about quiet" }, about),
+      el("h2", { id }, alone(model.class) ? title : `${title}: ${model.name}`), el("p", { class: "about quiet" }, about),
       this.#note, this.#list, el("div", { class: "foot" }, this.#more, el("p", { class: "quiet" }, upper(model.about))));
     this.root.addEventListener("keydown", (event) => this.#key(event));
   }
@@ -80,9 +69,7 @@ export class Column {
   async #answer(members, signal) {
     const model = this.#model.name;
     const query = this.#query.spelt(members);
-    const why = blends(this.#model) && members.length > 1 && members.length <= MOST;
-    const { candidates, unknown, reasons } = await ask("v1/expand", { model, query, k: this.#k, why }, signal);
-    reasons.forEach((reason, place) => (candidates[place].why = told(reason, members.length)));
+    const { candidates, unknown } = await ask("v1/expand", { model, query, k: this.#k }, signal);
     const missing = members.filter((_, place) => unknown.includes(query[place]));
     const known = members.filter((member) => !missing.includes(member));
     const judged = known.length > 1
@@ -98,20 +85,19 @@ export class Column {
     const active = document.activeElement;
     const place = [...this.#list.children].findIndex((row) => row.contains(active));
     const [low, high] = ruler(candidates.map((candidate) => candidate.score));
-    const rows = candidates.map(({ element, score, why }) =>
-      this.#row(String(element), tell(score, high), share(score, low, high), why));
+    const rows = candidates.map(({ element, score }) => this.#row(String(element), tell(score, high), share(score, low, high)));
     this.#list.replaceChildren(...rows);
     this.#list.hidden = !rows.length;
     this.#more.hidden = candidates.length < this.#k || this.#k >= MOST;
     if (place >= 0) rows[Math.min(place, rows.length - 1)]?.firstChild.focus({ preventScroll: true });
   }
 
-  #row(element, score, width, why) {
+  #row(element, score, width) {
     const button = el("button", { type: "button", "data-element": element, onclick: () => this.#take(element) },
       long(el("i", { "aria-hidden": "true" }), width), el("span", { class: "plus", "aria-hidden": "true" }, "+"),
       el("span", { class: "hidden" }, "Add "), el("span", { class: "name" }, element),
       el("span", { class: "hidden" }, ", score "), el("span", { class: "score" }, score));
-    return el("li", {}, button, ...(why ? [el("p", { class: "why quiet" }, why)] : []));
+    return el("li", {}, button);
   }
 
   #take(element) {
@@ -148,13 +134,6 @@ function share(score, low, high) {
 
 /** Of large sets the server does not say how the members fit; what it would add it says all the same. */
 const none = () => ({ fits: [], odd: null });
-
-/** The sets it shares with the members, and the members it goes with, if not with all. */
-function told({ members, sets }, count) {
-  const near = members.filter(({ score }) => score >= 0.5 * members[0].score && score > 0.2).map(({ element }) => element);
-  const goes = near.length === count ? "goes with all" : near.length ? `goes with ${near.slice(0, 3).join(", ")}` : "";
-  return [sets[0], goes].filter(Boolean).join(" · ");
-}
 
 const upper = (sentence) => sentence.charAt(0).toUpperCase() + sentence.slice(1);
 
