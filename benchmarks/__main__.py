@@ -9,7 +9,14 @@ import json
 from .results import write
 from .table import update
 
-OWN_RESULTS = ("mil", "redshift", "tables", "baskets", "everyday")  # written by themselves, with data and seeds
+OWN_RESULTS = (
+    "mil",
+    "redshift",
+    "tables",
+    "fit_threads",
+    "baskets",
+    "everyday",
+)  # written by themselves, with data and seeds
 QUICK = ("pooling", "heavy_tail", "point_clouds", "scorer", "startup", "memory", "threads")
 
 
