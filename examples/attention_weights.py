@@ -48,7 +48,7 @@ def main(quick: bool = False) -> plt.Figure:
     top, bottom = figure.subfigures(2, height_ratios=[2, 3])
     for place, (image, value) in enumerate(zip(chosen.values, change, strict=True), start=1):
         ax = top.add_subplot(1, len(change), place)
-        ax.imshow(image.reshape(8, 8), cmap="gray_r")
+        ax.imshow(image.reshape(8, 8).numpy(), cmap="gray_r")
         ax.set_title(f"{round(float(value), 1) + 0:+}", color="crimson" if value == change.max() else "black")
         ax.set_axis_off()
     top.suptitle("change of the logit by each digit: the 8 decides")

@@ -184,7 +184,7 @@ def figure(records: Sequence[Record]) -> Figure:
             if pictures is None:
                 axes.text(0.5, 0.4, str(number), ha="center", fontsize=6)
             else:
-                axes.imshow(pictures[number], extent=(0, 1, 0, 1), cmap="gray_r")
+                axes.imshow(pictures[number].numpy(), extent=(0, 1, 0, 1), cmap="gray_r")
             axes.fill_between([0, share], -0.2, -0.05, color="C3", linewidth=0)
             for side in axes.spines.values():
                 side.set(color="C3" if place == odd else "0.8", linewidth=2 if place == odd else 0.5)
