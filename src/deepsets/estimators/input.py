@@ -66,6 +66,8 @@ def parse_context(z: Any, members: Members, kinds: dict[str, str] | None = None)
         if array.ndim != 2:
             raise ValueError(f"z must have one row for each of the {count} sets, found shape {array.shape}.")
         names = [f"z[{j}]" for j in range(array.shape[1])]
+        if kinds and len(kinds) == len(names):  # an array in place of the named columns of fit
+            names = list(kinds)
         each = [(n, *from_values(array[:, j], n, (kinds or {}).get(n))) for j, n in enumerate(names)]
         columns = join_columns(each, len(array))
     if len(columns) != count:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ from .files import File, is_list, is_number, is_single
 from .storage import TableError, arrow
 
 _WIDEST = 1_000_000  # numbers of a vector; each is seen as a column
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # row labels that pandas writes to Parquet beside the columns
 
 
 class Columns(NamedTuple):
@@ -84,6 +86,7 @@ class Shape(NamedTuple):
         if features is None:
             self.check(self.unsupported)
         rest = [n for n in self.places if n not in given and (n in self.lists) == self.nested]
+        rest = [n for n in rest if not _PANDAS_INDEX.fullmatch(n)]
         chosen = rest if features is None else list(dict.fromkeys(features))
         if not chosen:
             raise TableError(f"no feature columns are left; the table has: {self._names()}.")

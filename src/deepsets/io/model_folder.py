@@ -353,7 +353,11 @@ def _unfitted(config: dict[str, Any]) -> Any:
 
 def _try_out(model: Any) -> None:
     """Use a loaded model once: what is missing or of the wrong type shows here, not in the user's first call."""
-    z = {"z": np.zeros((1, model.n_context_))} if model.n_context_ else {}
+    z = {}
+    if model.n_context_ and hasattr(model, "expand"):
+        z = {"z": np.zeros((1, model.n_context_))}
+    elif model.n_context_:
+        z = {"z": np.array([[_EXAMPLES.get(kind) for _, kind in model.context_.schema]], dtype=object)}
     with contextlib.suppress(ValueError):  # about the example, which has one member only
         if hasattr(model, "expand"):
             model.score(model.vocabulary_[:1], model.vocabulary_[:1], **z)

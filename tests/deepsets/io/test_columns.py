@@ -6,7 +6,7 @@ import torch
 
 from deepsets.io import read
 
-from .tables import LONG, SIZES, A, B, nested, opened, pa, same, whole, write
+from .tables import LONG, SIZES, A, B, nested, opened, pa, parquet, same, whole, write
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".feather", ".jsonl"])
@@ -52,3 +52,12 @@ def test_columns_that_are_missing_or_have_two_roles_are_errors(tmp_path):
         opened(path, features=["a"], target=["a"])
     with pytest.raises(ValueError, match="no feature columns are left"):
         opened(path, z=["a", "b"], target=["k"])
+
+
+def test_row_labels_that_pandas_writes_are_no_features(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = LONG.to_pandas()
+    frame.index = pd.Index(frame.index.to_numpy() * 2 % 7)  # not a plain range: it is written as a column
+    frame.to_parquet(tmp_path / "t.parquet")
+    assert "__index_level_0__" in parquet.read_schema(tmp_path / "t.parquet").names
+    assert opened(tmp_path / "t.parquet")[2].features == ["a", "b", "k"]

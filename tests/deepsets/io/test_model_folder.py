@@ -128,6 +128,18 @@ def test_a_model_of_a_frame_knows_its_columns(tmp_path):
     assert loaded.feature_names_in_.tolist() == ["a", "b"]
 
 
+def test_a_model_with_text_and_dates_as_set_level_columns_is_loaded(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"box": np.repeat(np.arange(10), 3), "a": RNG.normal(size=30)})
+    frame["place"], frame["level"] = np.where(frame["box"] % 3, "north", "south"), frame["box"] * 1.0
+    frame["day"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(frame["box"], unit="D")
+    model = SetRegressor(by="box", **LINEAR).fit(frame, np.arange(10.0), z=["place", "level", "day"])
+    loaded = deepsets.load(deepsets.save(model, tmp_path / "model"))
+    assert np.array_equal(loaded.predict(frame), model.predict(frame))
+    array = frame.groupby("box")[["place", "level", "day"]].first().to_numpy()
+    assert np.array_equal(loaded.predict(frame, z=array), model.predict(frame))
+
+
 def test_numbers_of_numpy_are_settings_too(tmp_path):
     model = fitted("members", dropout=np.float64(0.25), batch_size=np.int64(8), random_state=np.random.RandomState(0))
     loaded = deepsets.load(deepsets.save(model, tmp_path / "model"))
