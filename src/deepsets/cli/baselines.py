@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..io import TableSets, arrow
+from ..io.storage import arrow
+from ..io.table_sets import TableSets
 
 MEMBERS = 200_000  # at most, for the baselines
 _WORDS = 50  # values of a text column that get an indicator

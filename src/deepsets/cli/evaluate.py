@@ -41,7 +41,8 @@ def evaluate(
       deepsets evaluate model/ held-out.csv --report report.html
       deepsets evaluate baskets/ new.csv --by receipt --element item --train old.csv
     """
-    from ..io import check_folder, load
+    from ..io import load
+    from ..io.table_writer import check_folder
     from .report import write_report
 
     if report is not None:
@@ -81,7 +82,7 @@ def _estimator(
     model: Path, table: Path, by: str | None, z: list[str], target: list[str], quiet: bool
 ) -> tuple[dict[str, Any], Any]:
     """The scores of the model and of the baselines, and what a report draws: predictions, true values, names."""
-    from ..io import task_of
+    from ..io.predictions import task_of
     from .baselines import MEMBERS, boosting, constant
     from .inference import InferenceJob
     from .metrics import class_scores, number_scores
@@ -118,7 +119,7 @@ def _estimator(
 
 def _compare(model: Any, task: str, part: Any, columns: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Predictions and targets of what is labelled, and which sets or members that is."""
-    from ..io import flatten
+    from ..io.predictions import flatten
     from .metrics import class_codes
     from .targets import targets
 
@@ -136,7 +137,7 @@ def _compare(model: Any, task: str, part: Any, columns: list[str]) -> tuple[np.n
 
 def _inputs(parts: list[Any], per_member: bool) -> tuple[np.ndarray, np.ndarray]:
     """What boosting sees of each set or member, and the set it belongs to."""
-    from ..io import arrow
+    from ..io.storage import arrow
     from .baselines import member_matrix, summaries
 
     whole = replace(

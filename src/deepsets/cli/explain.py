@@ -26,7 +26,7 @@ def explain(
     Example:
       deepsets explain model/ bags.parquet -o contributions.parquet
     """
-    from ..io import check_output
+    from ..io.table_writer import check_output
     from .inference import InferenceJob
 
     check_output(output, overwrite, (table,))
@@ -39,7 +39,7 @@ def explain(
 
 
 def _contributions(model: Any, part: Any, by: str) -> dict[str, Any]:
-    from ..io import flatten, naming_columns, output_names
+    from ..io.predictions import flatten, naming_columns, output_names
 
     values = flatten(model.explain(part.X, z=part.z))
     values = values.reshape(len(values), -1)

@@ -26,7 +26,8 @@ def export(
     Example:
       deepsets export model/ -o model.onnx
     """
-    from ..io import check_folder, estimator_onnx, load
+    from ..io import estimator_onnx, load
+    from ..io.table_writer import check_folder
 
     if output.is_dir() or (output.exists() and not overwrite):
         raise ValueError(f"{output} exists: choose another path{'' if output.is_dir() else ', or --overwrite'}.")

@@ -59,13 +59,16 @@ def fit(
       deepsets fit nested.jsonl --target label --epochs 50 --seed 1 -o model/
       deepsets fit sales.csv --task expansion --by receipt --element item -o model/
     """
-    from .. import io
     from ..files import locked
+    from ..io import save
+    from ..io.model_folder import check_free
+    from ..io.reader import Source
+    from ..io.table_writer import check_folder
     from .fit_expansion import fit_expansion
 
     _check_options(task, target=target, features=features, z_columns=z_columns, element=element, method=method)
-    io.check_free(output, overwrite)
-    io.check_folder(output)
+    check_free(output, overwrite)
+    check_folder(output)
     options = {
         "model": model,
         "epochs": epochs,
@@ -80,7 +83,7 @@ def fit(
         if task == "expansion":
             fit_expansion(table, output, by, element, method, epochs, seed, overwrite, as_json)
             return
-        source = io.Source(None, [table], by, features=names(features), z=names(z_columns), target=names(target))
+        source = Source(None, [table], by, features=names(features), z=names(z_columns), target=names(target))
         estimator, data, schema = _prepare(source, task, chosen, as_json)
         folder = _checkpoints(output, resume)
         verbose = sys.stderr.isatty() and not as_json
@@ -92,7 +95,7 @@ def fit(
             raise KeyboardInterrupt(f"The same command with --resume continues from {folder}.") from None
         estimator.target_names_ = source.columns.target
         seconds = round(time.perf_counter() - start, 3)
-        io.save(estimator, output, overwrite)
+        save(estimator, output, overwrite)
         shutil.rmtree(folder, ignore_errors=True)
     result = {"model": str(output)} | _summary(estimator) | {"seconds": seconds}
     show_result((schema if as_json else {}) | result, "\nFitted", as_json)
@@ -113,7 +116,9 @@ def _prepare(
     source: Any, task: str | None, options: dict[str, Any], as_json: bool
 ) -> tuple[Any, tuple[Any, Any, Any], dict[str, Any]]:
     """Read the table and show what it holds; returns the estimator for it, its X, y and z, and the schema."""
-    from .. import estimators, io
+    from .. import estimators
+    from ..io.predictions import TASKS
+    from ..io.reader import check_values
     from .schema import describe, overview
     from .targets import check_target, guess_task, targets
 
@@ -129,15 +134,15 @@ def _prepare(
             typer.echo(f"… and {len(described) - 40} more")
     roles = {"features": columns.features, "z": columns.z, "target": columns.target}
     check_target(task, sets, columns.target)
-    io.check_values(sets, columns.features, missing=True)
-    estimator = getattr(estimators, str(io.TASKS[task].estimator))(by=columns.by)
+    check_values(sets, columns.features, missing=True)
+    estimator = getattr(estimators, str(TASKS[task].estimator))(by=columns.by)
     for option in options:
         if option not in estimator.get_params():
             raise typer.BadParameter(f"{task} has no such option.", param_hint=f"--{option.replace('_', '-')}")
     estimator.set_params(**options)
     X, z = sets.named(columns)
     y: Any = targets(task, sets, columns.target)
-    if io.TASKS[task].per_member:
+    if TASKS[task].per_member:
         y = np.split(y, np.cumsum(sets.sizes)[:-1])
     return estimator, (X, y, z), facts | roles | {"columns": described}
 

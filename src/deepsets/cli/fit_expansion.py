@@ -26,7 +26,8 @@ def fit_expansion(
 ) -> None:
     """Read the sets, show what they are, fit and save; parameters as on the command line."""
     from .. import io
-    from ..expand import METHODS, Expander
+    from ..expand import Expander
+    from ..expand.expander import METHODS
     from .schema import overview
 
     methods = ("blend", *METHODS[:-1])  # the last one is for items with features
@@ -52,7 +53,10 @@ def read_elements(path: Path, by: str | None, element: str | None) -> tuple[str,
     """
     if path.suffix.lower() == ".txt" or (path.suffix.lower() == ".csv" and by is None and element is None):
         return "one set per line", _baskets(path)
-    from ..io import File, Source, TableError, to_sets
+    from ..io import TableError
+    from ..io.files import File
+    from ..io.reader import Source
+    from ..io.table_sets import to_sets
 
     source = Source(None, [path], by, features=[element] if element else None)
     shape, columns = source.shape, source.columns
@@ -75,7 +79,7 @@ def read_elements(path: Path, by: str | None, element: str | None) -> tuple[str,
 
 def _text(column: Any) -> Any:
     """A column of single values, or of lists of them, as text."""
-    from ..io import arrow
+    from ..io.storage import arrow
 
     pa = arrow()
     kind = column.type

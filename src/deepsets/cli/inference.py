@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ..io import Source, TableSets, load, writer
-from ..train import keep_memory
+from ..io import load
+from ..io.reader import Source
+from ..io.table_sets import TableSets
+from ..io.table_writer import writer
+from ..train.process import keep_memory
 from .output import progress
 
 

@@ -51,7 +51,8 @@ def predict(
         with progress("rows", None, as_json) as advance:
             result = distributed.predict(model, table, output, progress=advance, **options)
     else:
-        from ..io import check_output, prediction_columns
+        from ..io.predictions import prediction_columns
+        from ..io.table_writer import check_output
         from .inference import InferenceJob
 
         check_output(Path(output), overwrite, (Path(table),))
@@ -64,11 +65,11 @@ def _is_states(table: Path) -> bool:
     """Whether a Parquet file holds states; the distributed code is imported only for these."""
     if table.suffix.lower() not in (".parquet", ".pq") or not table.is_file():
         return False
-    from ..io import File
+    from ..io.files import File
 
     metadata = File(table).schema.metadata or {}
     if not any(key.startswith(b"deepsets") for key in metadata):
         return False
-    from ..distributed import states_header
+    from ..distributed.jobs import states_header
 
     return states_header(table) is not None

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..io import Columns, TableSets, arrow
+from ..io.columns import Columns
+from ..io.storage import arrow
+from ..io.table_sets import TableSets
 from ..sets import Sets
 
 

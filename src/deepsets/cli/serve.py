@@ -41,15 +41,16 @@ def serve(
     """
     try:
         from .. import serve as server
+        from ..serve.server import BackgroundHandler, JsonFormatter, check_address
     except ImportError as error:
         raise ImportError(f'{error}: install the extra, pip install "deepsets[serve]".') from None
 
     token = _token(token_file)
-    server.check_address(host, token)
+    check_address(host, token)
     limits = server.Limits(body=max_body, elements=max_elements, k=max_k, queue=queue, timeout=timeout)
     found = server.load(models) if models else server.words()
-    handler = server.BackgroundHandler(sys.stderr)
-    handler.setFormatter(server.JsonFormatter())
+    handler = BackgroundHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("deepsets.serve").setLevel(logging.INFO)
     names = ", ".join(model.name for model in found)

@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..io import TableSets, arrow, numbers, same_within_sets, to_plain
+from ..io.files import numbers
+from ..io.model_folder import to_plain
+from ..io.storage import arrow
+from ..io.table_sets import TableSets, same_within_sets
 
 MOST_CLASSES = 10  # integers with more different values are numbers
 

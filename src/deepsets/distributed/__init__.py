@@ -2,7 +2,7 @@
 
 from .candidates import expand
 from .functions import decode, encode, merge, remove
-from .jobs import Engine, pool, predict, states_header
+from .jobs import Engine, pool, predict
 from .shards import Shards
 
-__all__ = ["Engine", "Shards", "decode", "encode", "expand", "merge", "pool", "predict", "remove", "states_header"]
+__all__ = ["Engine", "Shards", "decode", "encode", "expand", "merge", "pool", "predict", "remove"]

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..io import File, Source, arrow, to_sets
+from ..io.files import File
+from ..io.reader import Source
 from ..io.row_groups import PART, READ, Part, cut
-from ..io.storage import list_files
+from ..io.storage import arrow, list_files
+from ..io.table_sets import to_sets
 from .jobs import Engine, Input, Progress, open_engine
 from .model import load_model
 

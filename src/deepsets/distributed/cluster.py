@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..io import arrow
-from ..io.storage import delete_folder, list_files, read_footers
+from ..io.storage import arrow, delete_folder, list_files, read_footers
 from ..io.table_writer import publish
 from .jobs import Job
 from .states import hashes

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..io import Source, TableSets, arrow, to_sets
+from ..io.reader import Source
+from ..io.storage import arrow
+from ..io.table_sets import TableSets, to_sets
 from ..sets import Sets
 from .model import SetModel
 from .states import MEMBERS, join, negate, select, split

@@ -10,10 +10,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..io import File, TableError, check_output, model_identity
+from ..io import TableError, model_identity
+from ..io.files import File
 from ..io.row_groups import PART, LargeTable, Part, cut, sorted_spans, tables
 from ..io.storage import file_stamps, list_files
-from ..io.table_writer import read_manifest
+from ..io.table_writer import check_output, read_manifest
 from .functions import Chain, Decode, Encode, Merge, Predict, Remove
 from .model import SetModel
 from .states import negate

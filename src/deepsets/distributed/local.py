@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from ..files import atomic_path, locked
-from ..io import arrow
 from ..io.row_groups import Part, is_sorted
-from ..io.storage import is_remote, resolve
+from ..io.storage import arrow, is_remote, resolve
 from ..io.table_writer import parquet_writer, publish
 from .jobs import Input, Job
 from .processes import map_in_processes, start_server

@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..io import TableSets, load, output_columns, prediction_columns
+from ..io import load
+from ..io.predictions import output_columns, prediction_columns
 from ..io.storage import local_folder
+from ..io.table_sets import TableSets
 from ..nn import DeepSet
 
 Parts = dict[str, Tensor]

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ..train import keep_memory
+from ..train.process import keep_memory
 
 PATIENCE = 5  # process pools in a row that may break before an item is finished
 _function: tuple[str, Any] = "", None  # of this process

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..io import arrow
-from ..io.storage import resolve
+from ..io.storage import arrow, resolve
 from .cluster import BUCKET, OfBucket, ToBuckets, staged, user_error
 from .jobs import Input, Job
 

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..io import Source, TableSets, arrow, numbers, same_within_sets, to_sets
+from ..io.files import numbers
+from ..io.reader import Source
 from ..io.row_groups import Part, cut
-from ..io.storage import file_stamps, list_files, resolve
+from ..io.storage import arrow, file_stamps, list_files, resolve
+from ..io.table_sets import TableSets, same_within_sets, to_sets
 from ..sets import Sets
 from ..train import Batch
 

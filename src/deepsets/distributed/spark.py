@@ -10,7 +10,7 @@ from functools import reduce
 from itertools import chain
 from typing import Any
 
-from ..io import arrow
+from ..io.storage import arrow
 from ..io.table_writer import open_output, parquet_writer
 from .cluster import BUCKET, OfBucket, ToBuckets, staged, user_error
 from .jobs import Input, Job

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..io import arrow
+from ..io.storage import arrow
 from .model import Parts
 
 MEMBERS, PREFIX = "members", "state."

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..sets import is_missing
+from ..sets.tables import is_missing
 
 
 class Category(NamedTuple):

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..sets import Sets, flatten_arrays, group_rows, is_missing
+from ..sets import Sets
+from ..sets.arrays import flatten_arrays
+from ..sets.tables import group_rows, is_missing
 from .columns import (
     Columns,
     as_objects,

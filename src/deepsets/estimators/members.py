@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..nn import segment_max, segment_sum
-from ..sets import Sets, is_missing, to_offsets
+from ..sets import Sets, to_offsets
+from ..sets.tables import is_missing
 from ..train import Batch
 from .layout import Members
 from .member_estimator import MemberEstimator

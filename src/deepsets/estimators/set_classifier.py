@@ -12,7 +12,7 @@ from sklearn.base import ClassifierMixin, TransformerMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score
 
-from ..sets import is_missing
+from ..sets.tables import is_missing
 from .layout import Members
 from .parameters import CLASS_WEIGHT, SET_PARAMETERS, documented
 from .set_estimator import SetEstimator

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..sets import is_missing
+from ..sets.tables import is_missing
 from .columns import column_names, plain_column
 from .layout import Members
 

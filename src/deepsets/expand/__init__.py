@@ -4,7 +4,7 @@ from .base import BaseExpander
 from .bayesian import BayesianSets
 from .blended import BlendedExpander
 from .cooccurrence import EASE, ItemItem, Popularity, RandomExpander
-from .expander import METHODS, Expander, new_method
+from .expander import Expander
 from .learned import SetExpander
 from .metrics import Candidate, Explanation, evaluate, odd_member, top_k
 from .vectors import NearestVectors, set_vectors
@@ -12,7 +12,6 @@ from .vocabulary import ParsedQuery, UnknownElement, UnknownElementWarning, Voca
 
 __all__ = [
     "EASE",
-    "METHODS",
     "BaseExpander",
     "BayesianSets",
     "BlendedExpander",
@@ -29,7 +28,6 @@ __all__ = [
     "UnknownElementWarning",
     "Vocabulary",
     "evaluate",
-    "new_method",
     "odd_member",
     "set_vectors",
     "top_k",

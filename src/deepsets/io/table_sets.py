@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..sets import Sets, group_codes
+from ..sets import Sets
+from ..sets.tables import group_codes
 from .columns import Columns, Shape
 from .files import is_list, is_number, is_text, numbers
 from .storage import TableError, arrow

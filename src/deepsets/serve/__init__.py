@@ -1,11 +1,8 @@
 """HTTP service over models of sets, and the explorer page (extra ``[serve]``)."""
 
 from .app import create_app
-from .limits import Limits, RequestError
+from .limits import Limits
 from .models import Served, load, served, words
-from .server import BackgroundHandler, JsonFormatter, check_address, serve
+from .server import serve
 
-__all__ = [
-    "BackgroundHandler", "JsonFormatter", "Limits", "RequestError", "Served", "check_address", "create_app",
-    "load", "serve", "served", "words",
-]  # fmt: skip
+__all__ = ["Limits", "Served", "create_app", "load", "serve", "served", "words"]

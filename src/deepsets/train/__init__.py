@@ -3,7 +3,7 @@
 from .batches import Batch, BatchSource, balanced, split_rows
 from .checkpoint import CheckpointError, checkpoint_seed
 from .loop import Loss, evaluate, train
-from .process import keep_memory, seeded
+from .process import seeded
 from .run import History, TrainingError
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "balanced",
     "checkpoint_seed",
     "evaluate",
-    "keep_memory",
     "seeded",
     "split_rows",
     "train",

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from deepsets.cli.baselines import boosting, constant, summaries
-from deepsets.io import File, read, shape_of
+from deepsets.io.columns import shape_of
+from deepsets.io.files import File
+from deepsets.io.reader import read
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 import deepsets
-from deepsets import io
 from deepsets.cli import app
+from deepsets.io import reader
+from deepsets.io.files import File
 
 from .commands import SIZES, fit, frame, pd, run
 
@@ -20,7 +21,7 @@ def test_predictions_are_those_of_the_loaded_model(suffix, models, table, tmp_pa
     out = tmp_path / f"out{suffix}"
     said = json.loads(run("predict", models / "tall", table, "-o", out, "--json"))
     assert (said["sets"], said["members"]) == (len(SIZES), SIZES.sum())
-    found = io.File(out).read(["box", "prediction", "probability_0", "probability_1"]).to_pandas()
+    found = File(out).read(["box", "prediction", "probability_0", "probability_1"]).to_pandas()
     wanted = deepsets.load(models / "tall").predict_proba(frame())
     np.testing.assert_allclose(found[["probability_0", "probability_1"]], wanted, rtol=1e-6)
     assert found["prediction"].tolist() == wanted.argmax(1).tolist()
@@ -30,9 +31,9 @@ def test_predictions_are_those_of_the_loaded_model(suffix, models, table, tmp_pa
 @pytest.mark.parametrize("name", ["top", "tall", "sum", "sign", "odd", "z", "word", "mixed"])
 def test_streaming_gives_the_same_as_all_at_once(name, models, table, tmp_path, monkeypatch):
     run("predict", models / name, table, "-o", tmp_path / "whole.parquet")
-    monkeypatch.setattr(io.reader, "MEMBERS", 9)
-    original = io.File.batches
-    monkeypatch.setattr(io.File, "batches", lambda self, columns, rows: original(self, columns, 7))
+    monkeypatch.setattr(reader, "MEMBERS", 9)
+    original = File.batches
+    monkeypatch.setattr(File, "batches", lambda self, columns, rows: original(self, columns, 7))
     run("predict", models / name, table, "-o", tmp_path / "parts.parquet")
     whole, parts = (pd.read_parquet(tmp_path / f"{n}.parquet") for n in ("whole", "parts"))
     pd.testing.assert_frame_equal(whole, parts, rtol=1e-5, atol=1e-6)
@@ -113,7 +114,7 @@ def test_tables_that_do_not_fit_the_model_are_errors(model, change, match, model
 
 
 def test_a_failure_in_the_middle_of_a_stream_leaves_the_old_output(models, tmp_path, monkeypatch):
-    monkeypatch.setattr(io.reader, "MEMBERS", 5)
+    monkeypatch.setattr(reader, "MEMBERS", 5)
     broken = frame()
     broken.loc[len(broken) - 1, "a"] = np.inf
     broken.to_parquet(tmp_path / "t.parquet", row_group_size=5)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import deepsets
-from deepsets.expand import METHODS, Expander, Popularity, evaluate
+from deepsets.expand import Expander, Popularity, evaluate
+from deepsets.expand.expander import METHODS
 from deepsets.expand.metrics import ranks, recall_at
 
 QUICK = ("popularity", "item-item", "ease", "ease-intercept", "bayesian-sets", "latent-vectors")

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from deepsets.io import File, read, shape_of
+from deepsets.io.columns import shape_of
+from deepsets.io.files import File
+from deepsets.io.reader import read
 
 pa = pytest.importorskip("pyarrow")
 csv, feather, parquet = (pytest.importorskip(f"pyarrow.{name}") for name in ("csv", "feather", "parquet"))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from deepsets.io import read
+from deepsets.io.reader import read
 
 from .tables import LONG, SIZES, A, B, nested, opened, pa, parquet, same, whole, write
 

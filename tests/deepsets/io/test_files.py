@@ -5,7 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from deepsets.io import File, TableError, stream
+from deepsets.io import TableError
+from deepsets.io.files import File
+from deepsets.io.reader import stream
 
 from .tables import LONG, SUFFIXES, opened, pa, same, whole, write
 

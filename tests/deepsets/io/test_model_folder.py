@@ -25,8 +25,7 @@ from deepsets.estimators import (
     SupportDistributionMachine,
 )
 from deepsets.files import locked
-from deepsets.io import model_identity
-from deepsets.io.model_folder import checksum
+from deepsets.io.model_folder import checksum, model_identity
 
 RNG = np.random.default_rng(0)
 X = [RNG.normal(size=(RNG.integers(1, 9), 3)) for _ in range(30)]

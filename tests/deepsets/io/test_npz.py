@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from deepsets.io import File, TableError
+from deepsets.io import TableError
+from deepsets.io.files import File
 
 from .tables import IDS, SIZES, A, B, same, whole
 

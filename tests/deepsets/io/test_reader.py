@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deepsets.io import File, read, stream
+from deepsets.io.files import File
+from deepsets.io.reader import read, stream
 
 from .tables import LONG, SIZES, SUFFIXES, A, B, joined, nested, opened, pa, parquet, write
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from deepsets import nn
-from deepsets.io import Source, TableError
+from deepsets.io import TableError
+from deepsets.io.reader import Source
 from deepsets.io.storage import list_files
 
 from .tables import LONG, pa, write

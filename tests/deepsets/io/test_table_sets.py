@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deepsets.io import read, stream
+from deepsets.io.reader import read, stream
 
 from .tables import IDS, LONG, RNG, SIZES, A, B, opened, pa, whole, write
 

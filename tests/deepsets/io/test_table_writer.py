@@ -2,7 +2,8 @@
 
 import pytest
 
-from deepsets.io import File, writer
+from deepsets.io.files import File
+from deepsets.io.table_writer import writer
 
 from .tables import LONG, SUFFIXES
 

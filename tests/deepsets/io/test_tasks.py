@@ -1,7 +1,7 @@
 """One table of tasks."""
 
 from deepsets import estimators
-from deepsets.io import TASKS, task_of
+from deepsets.io.predictions import TASKS, task_of
 
 
 def test_every_task_names_an_estimator_that_exists():

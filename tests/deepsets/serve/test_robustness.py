@@ -346,7 +346,7 @@ def test_a_log_that_nobody_reads_stops_nobody():
     import logging
     import os
 
-    from deepsets.serve import BackgroundHandler
+    from deepsets.serve.server import BackgroundHandler
 
     read, write = os.pipe()
     handler = BackgroundHandler(os.fdopen(write, "w"), capacity=10)
@@ -361,7 +361,7 @@ def test_a_warning_that_repeats_is_logged_once_a_second():
     import io
     import logging
 
-    from deepsets.serve import BackgroundHandler
+    from deepsets.serve.server import BackgroundHandler
 
     stream = io.StringIO()
     handler = BackgroundHandler(stream)

@@ -9,8 +9,9 @@ import deepsets.serve
 from deepsets import save
 from deepsets.estimators import MemberClassifier, OddOneOut, SetClassifier, SetRegressor
 from deepsets.expand import BayesianSets, NearestVectors
-from deepsets.serve import Limits, check_address, create_app, load, served
+from deepsets.serve import Limits, create_app, load, served
 from deepsets.serve.expanders import ExpansionQuery as Query
+from deepsets.serve.server import check_address
 from tests.deepsets.serve.serving import running
 
 BEASTS = ["lion", "tiger", "puma", "leopard", "lynx"]

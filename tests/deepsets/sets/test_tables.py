@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deepsets import Sets
-from deepsets.sets import group_rows, is_missing
+from deepsets.sets.tables import group_rows, is_missing
 from tests.strategies import assert_same, ragged_batches
 
 frames = pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])

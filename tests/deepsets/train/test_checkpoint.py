@@ -16,8 +16,8 @@ from safetensors.torch import load_file, save_file
 
 from deepsets import nn
 from deepsets.files import FileInUseError, locked
-from deepsets.train import CheckpointError, TrainingError, checkpoint_seed, train
-from deepsets.train.checkpoint import load, save
+from deepsets.train import CheckpointError, TrainingError, train
+from deepsets.train.checkpoint import checkpoint_seed, load, save
 
 from .helpers import assert_same, data, fitted, loss, model, names
 

@@ -26,6 +26,7 @@ def test_importing_the_library_changes_no_malloc_setting():
     code = """
 import ctypes
 import deepsets, deepsets.train
+from deepsets.train.process import keep_memory
 libc = ctypes.CDLL(None)
 class Info(ctypes.Structure):
     _fields_ = [(n, ctypes.c_size_t) for n in ("arena", "free", "fast", "maps", "hblkhd", "a", "b", "c", "d", "e")]
@@ -36,7 +37,7 @@ def mapped():
     libc.malloc(ctypes.c_size_t(64 << 20))
     return libc.mallinfo2().hblkhd - before >= 64 << 20
 first = mapped()  # by default glibc maps 64 MB of their own, and gives them back at the free
-print(first, deepsets.train.keep_memory(), mapped())
+print(first, keep_memory(), mapped())
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.split() == ["True", "True", "False"]
