@@ -79,7 +79,7 @@ import sys, time
 import torch
 from benchmarks.scaling import model, peak
 from deepsets import distributed
-from deepsets.train import keep_memory
+from deepsets.train.process import keep_memory
 torch.set_num_threads(1)
 keep_memory()
 net, engine = model(), distributed.Engine(workers=1)
