@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+NAMES = ["sets", "nn", "train", "estimators", "expand", "io", "distributed", "serve", "plot", "testing"]
 PAGES = [*ROOT.glob("docs/**/*.md"), ROOT / "README.md", *ROOT.glob("src/deepsets/**/*.py")]
 
 
@@ -17,7 +18,7 @@ def executed_code():
     return "\n".join(shown + [path.read_text() for path in ROOT.glob("examples/*.py")])
 
 
-@pytest.mark.parametrize("name", ["nn", "estimators", "plot", "testing"])
+@pytest.mark.parametrize("name", NAMES)
 def test_public_names_have_an_example(name):
     package, code = importlib.import_module(f"deepsets.{name}"), executed_code()
     names = getattr(package, "__all__", None) or ["assert_equivariant", "assert_invariant"]
