@@ -94,6 +94,10 @@ class BaseExpander(BaseEstimator):
         """How well member n goes with `others[n]`, (n,)."""
         return (self._score_ids if members.ndim == 1 else self._score_rows)(others, members, z).diagonal().copy()
 
+    def _fit_scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
+        """Scores that tell whether an element belongs to a query, (Q, V), comparable between these queries."""
+        return self._scores(queries, z)
+
     def _default_vocabulary(self) -> list[Any]:
         return []
 

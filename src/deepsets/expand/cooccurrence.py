@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..sets import Sets
-from .base import BaseExpander, Validation
+from .base import BaseExpander, Members, Validation
 
 _LARGEST = 5000  # rows of a dense matrix that is inverted: 25 million numbers, some ten seconds
 
@@ -142,8 +142,17 @@ class EASE(BaseExpander):
         self.weights_ = weights[:count, :count].astype(np.float32)
 
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
+        return self._weighted(queries, self.intercept)
+
+    def _fit_scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
+        return self._weighted(queries, False)  # a frequent element does not belong for being frequent
+
+    def _member_fits(self, others: list[Members], members: Members, z: np.ndarray | None) -> np.ndarray:
+        return self._fit_scores(others, z)[np.arange(len(others)), members]
+
+    def _weighted(self, queries: list[np.ndarray], intercept: bool) -> np.ndarray:
         if hasattr(self, "table_"):
-            constant = self.ridge if self.intercept else 0.0
+            constant = self.ridge if intercept else 0.0
             of_sets = np.stack(
                 [np.asarray(self.table_[query].sum(0)).ravel() + constant for query in queries]
             )  # (Q, B)
@@ -155,7 +164,9 @@ class EASE(BaseExpander):
         place = np.full(len(self.vocabulary_), -1)
         place[self.chosen_] = np.arange(len(self.chosen_))
         for row, query in zip(out, queries, strict=True):
-            row[self.chosen_] = self.weights_[place[query][place[query] >= 0]].sum(0) + self.base_
+            row[self.chosen_] = self.weights_[place[query][place[query] >= 0]].sum(0)
+            if intercept:
+                row[self.chosen_] += self.base_
         return out
 
 

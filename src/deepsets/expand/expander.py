@@ -95,7 +95,7 @@ class Expander(BaseExpander):
     parts : tuple of str, optional
         Methods to blend, of `METHODS`: "popularity", "item-item" (cosine), "ease" and "ease-intercept" (linear, closed
         form), "bayesian-sets", "latent-vectors" (truncated SVD), "deep-sets" (learned), and "features" (cosine of the
-        items' features). By default all, "features" if items have features, and "deep-sets" up to 20,000 elements.
+        items' features). By default all but "deep-sets", and "features" if items have features.
     epochs : int, optional
         Epochs of "deep-sets".
     random_state : int, default=0
@@ -131,7 +131,8 @@ class Expander(BaseExpander):
     # --------------------------------------------------------------------------------------------------- fitting
 
     def _fit(self, sets: Sets, z: np.ndarray | None, validation: Validation) -> None:
-        wanted = {"features": self.features_ is not None, "deep-sets": len(self.vocabulary_) <= 20_000}
+        # "deep-sets" takes most of the time of a fit; baskets and MovieLens have the same results without it.
+        wanted = {"features": self.features_ is not None, "deep-sets": False}
         self.part_names_ = list(self.parts or (name for name in METHODS if wanted.get(name, True)))
         unknown = [name for name in self.part_names_ if name not in METHODS]
         if unknown:
@@ -185,7 +186,7 @@ class Expander(BaseExpander):
         """Scores of a part, fitted without each fold, for its queries; -inf for members of the query."""
         found = []
         for (rest, _), (queries, _) in zip(folds, asked, strict=True):
-            scores = _standardised(self._fit_part(name, rest, ridge), queries)
+            scores = _standardised(self._fit_part(name, rest, ridge)._scores(queries, None))
             for row, query in zip(scores, queries, strict=True):
                 row[query] = -np.inf
             found.append(scores)
@@ -195,10 +196,26 @@ class Expander(BaseExpander):
 
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
         out = np.zeros((len(queries), len(self.vocabulary_)), np.float32)
-        for name, weight in zip(self.part_names_, self.weights_, strict=True):
-            if weight:
-                out += weight * _standardised(self.parts_[name], queries)
+        for name, weight in self._used().items():
+            out += weight * _standardised(self.parts_[name]._scores(queries, None))
         return out
+
+    def _fit_scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
+        # One scale for all queries: what fits its query least has the lowest score. Popularity is the same for all.
+        used = self._used()
+        used = {name: weight for name, weight in used.items() if name != "popularity"} or used
+        out = np.zeros((len(queries), len(self.vocabulary_)), np.float32)
+        for name, weight in used.items():
+            out += weight * _standardised(self.parts_[name]._fit_scores(queries, None), axis=None)
+        return out
+
+    def _member_fits(self, others: list[Members], members: Members, z: np.ndarray | None) -> np.ndarray:
+        if members.ndim > 1:
+            return super()._member_fits(others, members, z)
+        return self._fit_scores(others, z)[np.arange(len(others)), members]
+
+    def _used(self) -> dict[str, float]:
+        return {name: weight for name, weight in zip(self.part_names_, self.weights_, strict=True) if weight}
 
     def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
         """New items are scored as the known items that have the most similar features."""
@@ -259,15 +276,15 @@ def _hold_out(sets: Sets, rng: np.random.Generator, most: int) -> tuple[list[np.
     return [query for query, _ in pairs], np.array([truth for _, truth in pairs], dtype=np.int64)
 
 
-def _standardised(part: BaseExpander, queries: list[np.ndarray]) -> np.ndarray:
+def _standardised(scores: np.ndarray, axis: int | None = 1) -> np.ndarray:
     """(Q, V) scores with mean 0 and standard deviation 1; what a part cannot score has its lowest score."""
-    scores = np.array(part._scores(queries, None), dtype=np.float32)
+    scores = np.array(scores, dtype=np.float32)
     finite = np.isfinite(scores)
     if not finite.all():
-        low = np.where(finite, scores, np.inf).min(1, keepdims=True)
+        low = np.where(finite, scores, np.inf).min(axis, keepdims=True)
         scores = np.where(finite, scores, np.where(np.isfinite(low), low, 0))
-    scores -= scores.mean(1, keepdims=True)
-    scores /= np.maximum(scores.std(1, keepdims=True), 1e-9)
+    scores -= scores.mean(axis, keepdims=True)
+    scores /= np.maximum(scores.std(axis, keepdims=True), 1e-9)
     return scores
 
 

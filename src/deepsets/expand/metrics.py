@@ -109,7 +109,8 @@ def odd_member(
 
     The member that fits least is odd if at least a tenth of the elements outside of the set (and at least three) would
     go with the others as well as it does, and if the others hold together: if less than a third of the elements would
-    go better with the rest of them than the next member does. Of two members, none is odd.
+    go better with the rest of them than the next member does. Of two members, none is odd, nor of two that fit equally
+    little.
 
     Parameters
     ----------
@@ -144,11 +145,16 @@ def odd_member(
     if len(set(ids)) < 3:
         return None
 
+    context = expander._z(z, 1)
+
     def as_good(member: Any, others: list[Any], compare: np.ufunc) -> int:
-        row = np.asarray(expander.score(others, None, z))
+        row = expander._fit_scores([np.unique([place[m] for m in others])], context)[0]
         return int(compare(row[outside], row[place[member]]).sum())
 
     fits = expander.fits(query, z) if fits is None else fits
+    least = np.sort(fits[np.unique(ids, return_index=True)[1]])
+    if np.isclose(least[0], least[1], rtol=1e-4, atol=1e-6):
+        return None
     lowest, *rest = {place[query[i]]: query[i] for i in np.argsort(fits, kind="stable")}.values()
     odd = as_good(lowest, rest, np.greater_equal) >= max(_LEAST, expander.odd_shares[0] * outside.sum())
     together = odd and as_good(rest[0], rest[1:], np.greater) < expander.odd_shares[1] * outside.sum()

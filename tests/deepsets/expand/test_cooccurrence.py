@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepsets.expand import EASE, ItemItem, Popularity
+from deepsets.expand import EASE, ItemItem, Popularity, odd_member
 
 
 def some_sets(seed, count, elements):
@@ -54,6 +54,24 @@ def test_the_intercept_of_ease_is_an_element_of_every_set_with_ridge_one(seed, c
     found = EASE(ridge, intercept=True).fit(sets, vocabulary=range(9)).scores([[1, 4, 7], [0]])
     wanted = [weights[[1, 4, 7, 9]].sum(0)[:9], weights[[0, 9]].sum(0)[:9]]
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("copies", [1, 20])  # fewer sets than elements, and more
+@pytest.mark.parametrize(("ridge", "intercept"), [(1.0, False), (1.0, True), (30.0, True)])
+def test_ease_finds_the_odd_member_whatever_its_frequency(copies, ridge, intercept):
+    food, tools = ["milk", "bread", "butter", "jam"], ["hammer", "nails", "saw", "drill"]
+    sets = [food[:3], food[1:], *[tools[:3], tools[1:]] * 2] * copies  # tools are more frequent
+    expander = EASE(ridge, intercept=intercept).fit(sets)
+    assert odd_member(expander, ["bread", "nails", "butter"]) == 1
+    assert odd_member(expander, ["nails", "saw", "bread"]) == 2
+    assert expander.fits(["bread", "nails", "butter"]).argmin() == 1
+
+
+def test_of_two_members_that_fit_equally_little_none_is_odd():
+    sets = [["milk", "bread", "butter"], ["bread", "butter", "jam"], ["hammer", "nails", "saw"], ["saw", "nails"]] * 15
+    expander = EASE(3.0).fit(sets)
+    np.testing.assert_allclose(*expander.fits(["milk", "jam", "bread"])[:2])  # each speaks against the other
+    assert odd_member(expander, ["milk", "jam", "bread"]) is None
 
 
 def test_ease_of_many_elements_keeps_the_frequent_ones(monkeypatch):

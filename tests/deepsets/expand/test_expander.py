@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import deepsets
-from deepsets.expand import Expander, Popularity, evaluate
+from deepsets.expand import Expander, Popularity, evaluate, odd_member
 from deepsets.expand.expander import METHODS
 from deepsets.expand.metrics import ranks, recall_at
 
@@ -56,6 +56,17 @@ def test_selection_adds_parts_that_know_something_else_and_leaves_out_noise():
     assert _gains(blend, truths).mean() > _gains(first, truths).mean() + 0.05
 
 
+FOOD_AND_TOOLS = [["milk", "bread", "butter"], ["bread", "butter", "jam"], ["hammer", "nails", "saw"], ["saw", "nails"]]
+
+
+@pytest.mark.parametrize("parts", [None, *((name,) for name in QUICK[1:5]), ("popularity", "ease-intercept")])
+def test_the_odd_member_is_found_by_the_blend_and_by_each_part(parts):
+    expander = Expander(parts).fit(FOOD_AND_TOOLS * 15)
+    assert odd_member(expander, ["milk", "bread", "saw"]) == 2
+    assert odd_member(expander, ["nails", "bread", "saw"]) == 1
+    assert odd_member(expander, ["milk", "bread", "jam"]) is None
+
+
 def test_where_nothing_goes_together_popularity_is_reached():
     rng = np.random.default_rng(0)
     weights = 1 / np.arange(1, 31)
@@ -88,8 +99,10 @@ def test_all_methods_are_blended_saved_and_score_new_items_by_features(tmp_path)
     features = np.array([np.eye(len(groups))[groups.index(w[:2])] for w in words]) + 0.1 * rng.normal(
         size=(len(words), len(groups))
     )
-    expander = Expander(epochs=2).fit(baskets(0), items=(words, features))
+    expander = Expander(METHODS, epochs=2).fit(baskets(0), items=(words, features))
     assert list(expander.parts_) == list(METHODS)
+    default = Expander().fit(baskets(0, 30), items=(words, features))
+    assert [name for name in METHODS if name not in default.parts_] == ["deep-sets"]
     new = np.eye(len(groups))[:6]  # a new item of each group
     assert groups[int(expander.score(["g2i0", "g2i5"], new).argmax())] == "g2"
     assert groups[int(expander.score(new[[3]], new).argmax())] == groups[3]
