@@ -82,6 +82,9 @@ class BaseExpander(BaseEstimator):
         """Ascending ids, z (Q, Z) or None -> (Q, V): the score of every element, or -inf."""
         raise NotImplementedError
 
+    def _fit_scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
+        return self._scores(queries, z)  # to tell whether a member belongs: comparable between these queries
+
     def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
         """Queries and candidates as ids or as rows of features -> (Q, C)."""
         raise ValueError(f"this {type(self).__name__} scores its vocabulary only, not rows of features.")
@@ -93,10 +96,6 @@ class BaseExpander(BaseEstimator):
     def _member_fits(self, others: list[Members], members: Members, z: np.ndarray | None) -> np.ndarray:
         """How well member n goes with `others[n]`, (n,)."""
         return (self._score_ids if members.ndim == 1 else self._score_rows)(others, members, z).diagonal().copy()
-
-    def _fit_scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
-        """Scores that tell whether an element belongs to a query, (Q, V), comparable between these queries."""
-        return self._scores(queries, z)
 
     def _default_vocabulary(self) -> list[Any]:
         return []
@@ -263,8 +262,7 @@ class BaseExpander(BaseEstimator):
         self._check_fitted()
         given = None if is_rows(query) else self.ids(query, "the query")
         members = self._rows(query, "the query") if given is None else np.unique(given)
-        n = members.shape[0]
-        if n < 2:
+        if (n := members.shape[0]) < 2:
             raise ValueError("a member is compared with the others: wanted at least 2 different members.")
         others = [members[np.arange(n) != m] for m in range(n)]
         found = self._member_fits(others, members, _repeat(self._z(z, 1), n))
@@ -275,7 +273,7 @@ class BaseExpander(BaseEstimator):
         ids = self.ids(query)
         rows = self._all([np.unique(ids[ids != i]) for i in ids], _repeat(self._z(z, 1), len(ids)))
         fits = [relative(np.delete(row, ids), float(row[i])) for i, row in zip(ids, rows, strict=True)]
-        return [Candidate(self.vocabulary_[i], fit) for i, fit in zip(ids, fits, strict=True)]
+        return list(map(Candidate, [self.vocabulary_[i] for i in ids], fits))
 
     def explain(self, query: Any, element: Any, z: Any = None) -> Explanation:
         """Tell which members of the query an element goes with; see `explain_each`."""
@@ -285,13 +283,11 @@ class BaseExpander(BaseEstimator):
         """Tell which members of the query each of some elements goes with; query and z are as for `expand`."""
         members, ids = self._members(query, "the query"), self.ids(elements, "the element").tolist()
         rows = self._all([m[None] for m in members], _repeat(self._z(z, 1), len(members)))
-        out = []
+        words, out = self.vocabulary_, []
         for i in ids:
             each = [relative(np.delete(row, [m, i]), float(row[i])) for m, row in zip(members, rows, strict=True)]
-            found = [
-                Candidate(self.vocabulary_[members[m]], each[m]) for m in np.argsort(-np.array(each), kind="stable")
-            ]
-            out.append(Explanation(self.vocabulary_[i], found, self._common_sets(members, i)))
+            found = sorted(map(Candidate, [words[m] for m in members], each), key=lambda member: -member.score)
+            out.append(Explanation(words[i], found, self._common_sets(members, i)))
         return out
 
     def _all(self, queries: list[Members], z: np.ndarray | None) -> np.ndarray:

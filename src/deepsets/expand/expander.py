@@ -144,12 +144,8 @@ class Expander(BaseExpander):
         self.recall_: list[float] = []
         if len(self.part_names_) > 1:
             self._learn_weights(sets, None if validation is None else validation[0])
-        self._fit_parts(sets)
-
-    def _fit_parts(self, sets: Sets) -> None:
-        self.parts_: dict[str, BaseExpander] = {}
-        for name, ridge in zip(self.part_names_, self.ridges_, strict=True):
-            self.parts_[name] = self._fit_part(name, sets, ridge)
+        ridges = dict(zip(self.part_names_, self.ridges_, strict=True))
+        self.parts_ = {name: self._fit_part(name, sets, ridge) for name, ridge in ridges.items()}
 
     def _fit_part(self, name: str, sets: Sets, ridge: float) -> BaseExpander:
         words = self.vocabulary_
