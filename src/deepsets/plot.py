@@ -144,8 +144,8 @@ def learning_curve(history: Sequence[Mapping[str, float]], *, ax: Any = None) ->
     ----------
     history : sequence of dict
         What :func:`deepsets.train.train` returns, and fitted networks keep as ``history_``.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+    ax
+        As in `contributions`.
 
     Examples
     --------
@@ -169,15 +169,14 @@ def importance(result: Any, *, top: int = 20, ax: Any = None) -> Any:
     ----------
     result : Bunch
         What ``model.feature_importance(X, y)`` returns.
-    top : int, default=20
-        Show at most so many columns.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+    top, ax
+        As in `contributions`.
 
     Examples
     --------
     >>> from deepsets.estimators import SetRegressor
-    >>> X = [np.random.default_rng(i).normal(size=(4, 2)) for i in range(30)]
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.normal(size=(4, 2)) for _ in range(30)]
     >>> y = [x[:, 0].sum() for x in X]
     >>> result = SetRegressor(model="linear").fit(X, y).feature_importance(X, y)
     >>> [label.get_text() for label in importance(result).get_yticklabels()]

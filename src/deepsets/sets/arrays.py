@@ -42,7 +42,7 @@ class ArrayConversions(Ragged):
         [2, 1, 0]
         """
         values, offsets = flatten_arrays(arrays)
-        flat = None if weights is None else _as_weights(flatten_weights(weights, offsets.diff()), values)
+        flat = None if weights is None else _as_weights(_join_weights(weights, offsets.diff().tolist()), values)
         return cls(values, offsets, weights=flat, ensure_finite=ensure_finite)
 
     def to_list(self) -> list[Tensor]:
@@ -60,7 +60,7 @@ class ArrayConversions(Ragged):
         lengths : array-like
             (B,) integers that add up to N.
         weights : array-like, optional
-            (N,)
+            (N,) numbers.
 
         Examples
         --------
@@ -233,19 +233,18 @@ class ArrayConversions(Ragged):
         key : str, optional
             Name of the array in ``.h5`` files, and in ``.pt`` files that hold a dict.
         """
-        return cls(*read_files(paths, key))
+        if isinstance(paths, str | Path):
+            folder = Path(paths)
+            if not folder.is_dir():
+                raise ValueError(f"{folder} is not a folder; give a folder, or a list of files.")
+            paths = sorted(p for p in folder.iterdir() if p.suffix in _SUFFIXES)
+            if not paths:
+                raise ValueError(f"the folder {folder} holds no file that ends in {', '.join(_SUFFIXES)}.")
+        return cls(*flatten_arrays(_read_file(Path(path), key) for path in paths))
 
 
 def as_tensor(array: Any, where: str) -> Tensor:
-    """Convert to a tensor that shares memory where it can; floats of plain Python become torch's default dtype.
-
-    Parameters
-    ----------
-    array : array-like
-        Numbers.
-    where : str
-        What the array is, for the error message.
-    """
+    """Convert to a tensor that shares memory where it can; floats of plain Python become torch's default dtype."""
     if isinstance(array, Tensor):
         return array
     try:
@@ -267,34 +266,18 @@ def as_tensor(array: Any, where: str) -> Tensor:
 
 
 def flatten_arrays(arrays: Iterable[Any]) -> tuple[Tensor, Tensor]:
-    """Join one array per set to all elements and the offsets of the sets, without checking the numbers.
-
-    Parameters
-    ----------
-    arrays : iterable of array-like
-        As in :meth:`Sets.from_list`.
-
-    Returns
-    -------
-    values : Tensor
-        (N, ...)
-    offsets : Tensor
-        (B + 1,)
-    """
+    """Join one array per set to values (N, ...) and offsets (B + 1,), without checking that they are finite."""
     tensors = [as_tensor(a, f"set {b}") for b, a in enumerate(arrays)]
     if not tensors:
         raise ValueError("found no sets: a list of at least one array is needed, to know the shape of an element.")
-    for b, tensor in enumerate(tensors):
-        if tensor.ndim == 0:
-            raise ValueError(f"set {b} is a single number; expected an array (elements, features).")
     # An empty list has no width of its own: it takes that of the others.
-    first = next((b for b, t in enumerate(tensors) if t.numel() > 0), None)
-    if first is None:
-        first = max(range(len(tensors)), key=lambda b: tensors[b].ndim)
+    first = max(range(len(tensors)), key=lambda b: (tensors[b].numel() > 0, tensors[b].ndim, -b))
     model = tensors[first]
     if model.shape == (0,):
         raise ValueError("all sets are empty and none has a known width: give arrays of shape (0, width).")
     for b, tensor in enumerate(tensors):
+        if tensor.ndim == 0:
+            raise ValueError(f"set {b} is a single number; expected an array (elements, features).")
         if tensor.shape == (0,):
             tensors[b] = model.new_empty((0, *model.shape[1:]))
         elif tensor.shape[1:] != model.shape[1:]:
@@ -313,12 +296,11 @@ def flatten_arrays(arrays: Iterable[Any]) -> tuple[Tensor, Tensor]:
     return torch.cat(tensors), to_offsets(torch.tensor([len(t) for t in tensors])).to(model.device)
 
 
-def flatten_weights(weights: Iterable[Any], sizes: Tensor) -> Tensor:
-    """Join one array of weights per set."""
+def _join_weights(weights: Iterable[Any], sizes: list[int]) -> Tensor:
     tensors = [as_tensor(w, f"weights of set {b}") for b, w in enumerate(weights)]
     if len(tensors) != len(sizes):
         raise ValueError(f"found {len(tensors)} arrays of weights for {len(sizes)} sets.")
-    for b, (w, n) in enumerate(zip(tensors, sizes.tolist(), strict=True)):
+    for b, (w, n) in enumerate(zip(tensors, sizes, strict=True)):
         if w.shape != (n,):
             raise ValueError(f"set {b} has {n} elements, but its weights have shape {tuple(w.shape)}.")
     return torch.cat(tensors)
@@ -328,24 +310,18 @@ def _as_weights(weights: Tensor, model: Tensor) -> Tensor:
     return weights.to(model.device, model.dtype if model.is_floating_point() else torch.get_default_dtype())
 
 
-def read_files(paths: str | Path | Iterable[str | Path], key: str | None) -> tuple[Tensor, Tensor]:
-    """Read one array per file; see :meth:`Sets.from_files`."""
-    if isinstance(paths, str | Path):
-        folder = Path(paths)
-        if not folder.is_dir():
-            raise ValueError(f"{folder} is not a folder; give a folder, or a list of files.")
-        paths = sorted(p for p in folder.iterdir() if p.suffix in _SUFFIXES)
-        if not paths:
-            raise ValueError(f"the folder {folder} holds no file that ends in {', '.join(_SUFFIXES)}.")
-    return flatten_arrays(_read_file(Path(path), key) for path in paths)
-
-
 def _read_file(path: Path, key: str | None) -> Tensor:
     try:
         if path.suffix == ".npy":
             array: Any = np.load(path, allow_pickle=False)
         elif path.suffix in (".h5", ".hdf5"):
-            array = _read_hdf5(path, key)
+            import h5py
+
+            with h5py.File(path, "r") as file:
+                array = _entry(file, key)
+                if not isinstance(array, h5py.Dataset):
+                    raise ValueError(f"{key!r} is a group with {', '.join(array)}; name a data set in it")
+                array = array[()]
         elif path.suffix in (".pt", ".pth"):
             array = torch.load(path, map_location="cpu", weights_only=True)
             if isinstance(array, dict):
@@ -357,16 +333,6 @@ def _read_file(path: Path, key: str | None) -> Tensor:
         raise
     except Exception as error:  # damaged files raise whatever their readers raise
         raise ValueError(f"cannot read a set from {path}: {error}") from error
-
-
-def _read_hdf5(path: Path, key: str | None) -> np.ndarray:
-    import h5py
-
-    with h5py.File(path, "r") as file:
-        entry = _entry(file, key)
-        if not isinstance(entry, h5py.Dataset):
-            raise ValueError(f"{key!r} is a group with {', '.join(entry)}; name a data set in it")
-        return np.asarray(entry[()])
 
 
 def _entry(store: Any, key: str | None) -> Any:

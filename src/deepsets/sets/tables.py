@@ -52,7 +52,7 @@ class TableConversions(Ragged):
         >>> [x.flatten().tolist() for x in Sets.from_frame(table, by="basket")]
         [[1.0, 3.0], [2.0]]
         """
-        numbers, offsets = group_frame(as_frame(frame), by, columns, weights)
+        numbers, offsets = _group_frame(_as_frame(frame), by, columns, weights)
         values = torch.from_numpy(numbers).to(torch.get_default_dtype())
         if weights is None:
             return cls(values, offsets, ensure_finite=ensure_finite)
@@ -113,8 +113,25 @@ class TableConversions(Ragged):
         layer : str, optional
             Use the matrix ``adata.layers[layer]`` (default: ``adata.X``).
         """
-        values, offsets = group_cells(adata, by, obsm, layer)
-        return cls(torch.from_numpy(values), offsets)
+        keys = [by] if isinstance(by, str) else list(by)
+        for store, names in (("obs", keys), ("obsm", [obsm] if obsm else []), ("layers", [layer] if layer else [])):
+            known = getattr(adata, store).keys()
+            for name in names:
+                if name not in known:
+                    found = ", ".join(map(str, known)) or "nothing"
+                    raise ValueError(f"adata.{store} has no {name!r}; it has: {found}.")
+        if obsm and layer:
+            raise ValueError("give obsm or layer, not both.")
+        if not adata.n_obs:
+            raise ValueError("adata has no observations, so there are no sets.")
+        matrix = adata.obsm[obsm] if obsm else adata.layers[layer] if layer else adata.X
+        if matrix is None:
+            raise ValueError(f"adata has no X; choose one of obsm: {', '.join(adata.obsm.keys())}.")
+        rows, offsets = group_rows([np.asarray(adata.obs[key].to_numpy()) for key in keys], keys)
+        matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix  # a file opened in backed mode
+        values = matrix.to_numpy() if hasattr(matrix, "to_numpy") else matrix
+        values = values.tocsr()[rows].toarray() if hasattr(values, "tocsr") else np.asarray(values)[rows]
+        return cls(torch.from_numpy(values if values.dtype.kind == "f" else values.astype(np.float32)), offsets)
 
     @classmethod
     def from_arrow(cls, column: Any, *, ensure_finite: bool = True) -> Self:
@@ -127,7 +144,7 @@ class TableConversions(Ragged):
             ``data.with_format("arrow")["points"][:]``. The type is a list (large, fixed-size) of numbers, of lists of
             numbers of one length, or of structs of numbers, whose fields become the features.
         ensure_finite : bool, default=True
-            Whether NaN and infinity are errors.
+            As in :class:`Sets`.
 
         Examples
         --------
@@ -252,20 +269,7 @@ def group_rows(keys: Sequence[np.ndarray], names: Sequence[str]) -> tuple[np.nda
 
 
 def group_codes(codes: np.ndarray, count: int) -> tuple[np.ndarray, torch.Tensor]:
-    """Group rows with equal codes; rows in a group stay in order.
-
-    Parameters
-    ----------
-    codes : ndarray
-        (N,) group of each row, from 0 to count - 1.
-    count : int
-        Number of groups.
-
-    Returns
-    -------
-    rows, offsets
-        As for :func:`group_rows`.
-    """
+    """Group rows by the number of their group, 0 to count - 1; returns what :func:`group_rows` returns."""
     offsets = np.concatenate([[0], np.bincount(codes, minlength=count).cumsum()])
     small = count <= 1 << 16  # 16 bits are sorted by digits, four times as fast
     rows = np.argsort(codes.astype(np.uint16) if small else codes, kind="stable")
@@ -273,25 +277,14 @@ def group_codes(codes: np.ndarray, count: int) -> tuple[np.ndarray, torch.Tensor
 
 
 def is_missing(column: np.ndarray) -> np.ndarray:
-    """Mark missing values: None, NaN, NaT and pandas' NA.
-
-    Parameters
-    ----------
-    column : ndarray
-        (N,) of any dtype.
-
-    Returns
-    -------
-    ndarray
-        (N,) bool.
-    """
+    """Mark missing values: None, NaN, NaT and pandas' NA."""
     if column.dtype.kind == "O":  # what is missing is None or not equal to itself; NA == NA is neither True nor False
         same = [value is not None and value == value for value in column]  # noqa: PLR0124
         return np.array([not (isinstance(s, bool | np.bool_) and s) for s in same], dtype=bool)
     return np.asarray(column != column)  # noqa: PLR0124
 
 
-def as_frame(table: Any) -> Any:
+def _as_frame(table: Any) -> Any:
     """Convert a table of any library to a pandas DataFrame; pandas and polars frames stay as they are."""
     if type(table).__module__.split(".")[0] in ("pandas", "polars"):
         return table
@@ -304,10 +297,10 @@ def as_frame(table: Any) -> Any:
     raise ValueError(f"expected a table with named columns, found {type(table).__name__}.")
 
 
-def group_frame(
+def _group_frame(
     frame: Any, by: str | Sequence[str], columns: Sequence[str] | None, weights: str | None
 ) -> tuple[np.ndarray, torch.Tensor]:
-    """Group the rows of a data frame; see :meth:`Sets.from_frame`. Weights are the last column of the result."""
+    """Feature columns, then that of weights, of the rows of each set one after another; and the offsets."""
     keys = [by] if isinstance(by, str) else list(by)
     names = list(frame.columns)
     known = ", ".join(map(str, names))
@@ -337,28 +330,3 @@ def _numbers(frame: Any, name: str) -> np.ndarray:
                 "Choose the feature columns with columns=[…]."
             )
     return column.astype(np.float64)
-
-
-def group_cells(
-    adata: Any, by: str | Sequence[str], obsm: str | None, layer: str | None
-) -> tuple[np.ndarray, torch.Tensor]:
-    """Group the cells of an AnnData object; see :meth:`Sets.from_anndata`."""
-    keys = [by] if isinstance(by, str) else list(by)
-    stores = (("obs", keys), ("obsm", [obsm] if obsm else []), ("layers", [layer] if layer else []))
-    for store, names in stores:
-        known = getattr(adata, store).keys()
-        for name in names:
-            if name not in known:
-                raise ValueError(f"adata.{store} has no {name!r}; it has: {', '.join(map(str, known)) or 'nothing'}.")
-    if obsm and layer:
-        raise ValueError("give obsm or layer, not both.")
-    if not adata.n_obs:
-        raise ValueError("adata has no observations, so there are no sets.")
-    matrix = adata.obsm[obsm] if obsm else adata.layers[layer] if layer else adata.X
-    if matrix is None:
-        raise ValueError(f"adata has no X; choose one of obsm: {', '.join(adata.obsm.keys())}.")
-    rows, offsets = group_rows([np.asarray(adata.obs[key].to_numpy()) for key in keys], keys)
-    matrix = matrix.to_memory() if hasattr(matrix, "to_memory") else matrix  # a file opened in backed mode
-    values = matrix.to_numpy() if hasattr(matrix, "to_numpy") else matrix
-    values = values.tocsr()[rows].toarray() if hasattr(values, "tocsr") else np.asarray(values)[rows]
-    return values if values.dtype.kind == "f" else values.astype(np.float32), offsets

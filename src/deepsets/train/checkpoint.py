@@ -33,19 +33,7 @@ class _DamagedError(CheckpointError):
 
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any], *, keep_previous: bool = True) -> None:
-    """Write a checkpoint. After a crash either the old file or the new one is there.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    tensors : dict
-        Named tensors.
-    facts : dict
-        JSON-able values.
-    keep_previous : bool, default=True
-        Whether the file that is replaced is kept under the name of the previous checkpoint.
-    """
+    """Write tensors and JSON-able facts; the file that is replaced becomes the previous checkpoint, if that is kept."""
     copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     metadata = {"format": _FORMAT, "checksum": _NO_CHECKSUM, "facts": json.dumps(facts)}
     content = safetensors.torch.save(copies, metadata)
@@ -88,15 +76,7 @@ def load(path: Path) -> Content:
 
 
 def load_latest(folder: Path) -> tuple[Content | None, bool]:
-    """Read the newest checkpoint of a folder that is not damaged.
-
-    Returns
-    -------
-    content : tuple or None
-        Tensors and facts; None if the folder has no checkpoint.
-    newest : bool
-        False if the newest checkpoint is damaged and the previous one was read, with a warning.
-    """
+    """Read the newest checkpoint of a folder that is not damaged, and whether that is the last one written."""
     path, previous = folder / NAME, folder / _PREVIOUS
     if not path.exists():
         return None, True
@@ -136,24 +116,16 @@ def checkpoint_seed(folder: str | Path) -> int | None:
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Content:
     """The state of an optimizer as named tensors and plain numbers."""
-    tensors: dict[str, Tensor] = {}
-    numbers: dict[str, Any] = {}
-    for number, entries in optimizer.state_dict()["state"].items():
-        for name, value in entries.items():
-            key = f"{number}.{name}"
-            if isinstance(value, Tensor):
-                tensors[key] = value
-            else:
-                numbers[key] = value
-    return tensors, numbers
+    state = optimizer.state_dict()["state"]
+    entries = {f"{number}.{name}": value for number, entry in state.items() for name, value in entry.items()}
+    tensors = {key: value for key, value in entries.items() if isinstance(value, Tensor)}
+    return tensors, {key: value for key, value in entries.items() if key not in tensors}
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
     """Restore what `optimizer_tensors` returned."""
     state: dict[int, dict[str, Any]] = {}
-    for key, value in [*tensors.items(), *numbers.items()]:
+    for key, value in {**tensors, **numbers}.items():
         number, name = key.split(".", 1)
         state.setdefault(int(number), {})[name] = value
-    full = optimizer.state_dict()
-    full["state"] = state
-    optimizer.load_state_dict(full)
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": state})

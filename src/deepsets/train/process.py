@@ -66,13 +66,8 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
 def keep_memory() -> bool:
     """Tell glibc to keep freed memory instead of returning it to the system at every free.
 
-    Large tensors otherwise cost page faults at every step, often more than the arithmetic. The process may hold more
-    memory than it uses at the moment; the setting stays for the life of the process.
-
-    Returns
-    -------
-    bool
-        Whether the setting was applied; False where the C library is not glibc.
+    Large tensors otherwise cost page faults at every step, often more than the arithmetic. The setting stays for the
+    life of the process. Returns whether it was applied: False where the C library is not glibc.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -88,15 +83,9 @@ def keep_memory() -> bool:
 
 @contextmanager
 def stop_after_step() -> Iterator[threading.Event]:
-    """Turn Ctrl-C into an event that the loop reads after each step, so that the last checkpoint is complete.
-
-    Yields
-    ------
-    threading.Event
-        Set by SIGINT. Outside the main thread, which alone receives signals, it is never set.
-    """
+    """Turn Ctrl-C into an event that the loop reads after each step, so that the last checkpoint is complete."""
     stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():  # which alone receives signals
         yield stop
         return
     before = signal.signal(signal.SIGINT, lambda *_: stop.set())
@@ -117,16 +106,7 @@ class Workers(NamedTuple):
 
 
 def training_device(device: str | torch.device | None, model: nn.Module) -> torch.device:
-    """Device to train on.
-
-    Parameters
-    ----------
-    device : str, torch.device or None
-        "auto": CUDA if there is one (under torchrun the device of the local rank), else the CPU. None: where the
-        weights of the model are.
-    model : nn.Module
-        The model.
-    """
+    """Device to train on; see :func:`train`. Under torchrun "auto" is the CUDA device of the local rank."""
     if device is None:
         first = next(model.parameters(), None)
         return torch.device("cpu") if first is None else first.device
@@ -178,16 +158,8 @@ def sum_gradients(
     """Sum gradients and some numbers over all processes, in one message.
 
     Every process contributes the gradient of the *sum* of its losses. Dividing by the global number of losses
-    afterwards gives the gradient of the whole batch, however unevenly it was divided.
-
-    Parameters
-    ----------
-    parameters : iterable of nn.Parameter
-        Their `.grad` is replaced by the sum.
-    totals : tuple of float
-        Three numbers to be summed: losses, number of losses, requests to stop.
-    me : Workers
-        This process.
+    afterwards gives the gradient of the whole batch, however unevenly it was divided. The numbers are the losses, how
+    many there are, and requests to stop.
     """
     if me.world == 1:
         return totals

@@ -24,15 +24,8 @@ _POSITION = ("epoch", "step", "steps", "finished", "best_loss", "bad", "loss_sum
 class Rate:
     """Factor of the learning rate when a share `done` of the training is over.
 
-    Parameters
-    ----------
-    kind : {"cosine", "constant", "plateau"}
-        All schedules rise linearly during the warm-up. Then ``cosine`` falls to 0, ``constant`` stays, and
-        ``plateau`` halves whenever the validation loss has not improved for `patience` epochs.
-    warmup : float
-        Share of the training, in [0, 1).
-    patience : int, default=5
-        See ``plateau``.
+    All schedules rise linearly during a share `warmup` of the training. Then ``cosine`` falls to 0, ``constant`` stays,
+    and ``plateau`` halves whenever the validation loss has not improved for `patience` epochs.
 
     Examples
     --------
@@ -76,16 +69,7 @@ class TrainingError(RuntimeError):
 class Run:
     """Counts steps and epochs, keeps the best and the averaged weights, writes log and checkpoints, and resumes.
 
-    Parameters
-    ----------
-    model, opt, rate : nn.Module, Optimizer, Rate
-        What is trained, and how.
-    average : float
-        Share of the moving average of the weights that is kept at each step; 0 for no average.
-    folder : Path or None
-        Folder of the checkpoint and the log.
-    identity : dict
-        JSON-able settings. Only a checkpoint with the same ones is resumed.
+    Only a checkpoint of the same `identity`, the JSON-able settings of a training, is resumed.
     """
 
     def __init__(
@@ -219,7 +203,6 @@ class Run:
         self._keep_previous = newest  # a damaged checkpoint must not take the place of the previous one
 
     def _check_identity(self, found: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """Refuse the checkpoint of another training."""
         names = dict.fromkeys([*found, *self.identity])
         here = json.loads(json.dumps(self.identity))  # tuples are lists in the file
         other = [f"{k} {found.get(k)!r}, here {here.get(k)!r}" for k in names if found.get(k) != here.get(k)]
