@@ -1,6 +1,8 @@
 """The built site in a real browser: nothing from elsewhere, search offline, phone and desktop, axe-core."""
 
+import html
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +58,13 @@ def test_nothing_is_loaded_from_elsewhere_and_nothing_is_wider_than_a_phone(brow
         assert page.evaluate("[...document.images].filter(i => i.complete && !i.naturalWidth).length") == 0, path
         count += 1
     assert count > 30
+
+
+def test_the_reference_shows_each_default_and_no_markup(site):
+    pages = {path.name: path.read_text() for path in (site / "api").glob("*.html")}
+    assert [name for name, text in pages.items() if re.search(r":(class|func|meth|mod|math):", text)] == []
+    text = html.unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", pages["estimators.html"])))
+    assert "width (int, default: 64 )" in text and "depth (int, default: 2 )" in text  # they share an entry
 
 
 def test_the_search_works_without_a_server(browser, site):
