@@ -6,10 +6,11 @@
 """
 
 from .experiment import NAMES, Experiment, Measure, Outcome, Trial, add_method, get_experiment, load_methods
+from .models import load_model
 from .report import Row, rows, write_report
 from .runner import Record, records, run
 
 __all__ = [
     "NAMES", "Experiment", "Measure", "Outcome", "Record", "Row", "Trial",
-    "add_method", "get_experiment", "load_methods", "records", "rows", "run", "write_report",
+    "add_method", "get_experiment", "load_methods", "load_model", "records", "rows", "run", "write_report",
 ]  # fmt: skip

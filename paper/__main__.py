@@ -66,6 +66,7 @@ def run(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace a setting of the methods.")
     ] = None,
     method_file: Files = None,
+    models: Annotated[Path | None, typer.Option(help="Save trained models below this folder.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run from its checkpoint.")] = False,
     results: Folder = Path("results"),
 ) -> None:
@@ -83,7 +84,8 @@ def run(
         load_methods(file)
     run_experiment(
         name, results, full=full, methods=method or (), seeds=seed or (), parts=part or (),
-        settings=dict(map(_setting, settings or ())), resume=resume, progress=sys.stderr.isatty(), log=typer.echo,
+        settings=dict(map(_setting, settings or ())), models=models, resume=resume,
+        progress=sys.stderr.isatty(), log=typer.echo,
     )  # fmt: skip
 
 

@@ -42,6 +42,8 @@ class Trial:
         Whether to show a progress bar.
     given, settings : mapping
         Settings given by the user (`--set key=value`), and all that the method read with `choose`, for the record.
+    keep : callable
+        `keep(model)`: called with the trained model, which the runner saves where the user asked for it (`--models`).
 
     """
 
@@ -51,6 +53,7 @@ class Trial:
     progress: bool = False
     given: Mapping[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
+    keep: Callable[[Any], None] = lambda model: None
 
     def choose(self, **defaults: Any) -> SimpleNamespace:
         """Return the settings of a method: its defaults, replaced by those that the user gave.
@@ -115,6 +118,8 @@ class Experiment:
         `figures[title](records)` draws a matplotlib figure.
     show_data : collection of str
         Figures that, in full runs, show data which must not be redistributed.
+    networks : mapping of str to callable
+        `networks[method](full, part)` builds the untrained network of a method, for `paper.load_model`.
     headlines, claims : sequence
         Rows of the scoreboard and claims of the paper; see `paper.report.scoreboard`.
 
@@ -129,6 +134,7 @@ class Experiment:
     published: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     figures: Mapping[str, Callable[[Sequence[Record]], Figure]] = field(default_factory=dict)
     show_data: Collection[str] = ()
+    networks: Mapping[str, Callable[[bool, str], torch.nn.Module]] = field(default_factory=dict)
     headlines: Sequence[Headline] = ()
     claims: Sequence[Claim] = ()
 

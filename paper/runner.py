@@ -9,8 +9,9 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
@@ -21,6 +22,7 @@ import torch
 from deepsets.files import atomic_path
 
 from .experiment import Experiment, Outcome, Trial, get_experiment
+from .models import save_model
 
 PACKAGES = ("deepsets", "torch", "numpy", "scipy", "scikit-learn")
 
@@ -110,6 +112,7 @@ def run(
     seeds: Sequence[int] = (),
     parts: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
+    models: str | Path | None = None,
     resume: bool = False,
     progress: bool = False,
     log: Callable[[str], None] = lambda line: None,
@@ -129,6 +132,8 @@ def run(
     settings : mapping, default=None
         Settings that replace those of the methods, e.g. `{"epochs": 200}`. Such a run is a row of its own,
         "Deep Sets (epochs=200)".
+    models : path, optional
+        Folder below which trained models are saved, one folder each, see `paper.load_model`.
     resume : bool, default=False
         Continue an interrupted part from its last checkpoint instead of starting it again.
     progress, log : bool, callable
@@ -161,6 +166,8 @@ def run(
                 shutil.rmtree(work, ignore_errors=True)
             work.mkdir(parents=True, exist_ok=True)
             trial = Trial(full, seed, work, progress, dict(settings or {}))
+            if models is not None:
+                trial = replace(trial, keep=partial(_keep, Path(models), chosen, method, part, trial))
             start, work_start = time.perf_counter(), time.process_time()
             outcome = chosen.methods[method](trial, part)
             if unread := [key for key in trial.given if key not in trial.settings]:
@@ -172,6 +179,17 @@ def run(
             log(f"{line}: {record.parts[part]['seconds']:.1f} s" if outcome.measures else f"{line}: does not apply")
         found.append(record)
     return found
+
+
+def _keep(folder: Path, experiment: Experiment, method: str, part: str, trial: Trial, model: Any) -> None:
+    """Save a trained model with what is needed to make it again."""
+    form = "full" if trial.full else "quick"
+    name = slug(f"{experiment.name} {form} {method} {trial.seed} {'' if part == 'all' else part}")
+    command = f'python -m paper run {experiment.name} --{form} --method "{method}" --seed {trial.seed}'
+    command += "".join([f' --part "{part}"', *(f" --set {key}={value}" for key, value in trial.given.items())])
+    facts = {"experiment": experiment.name, "method": method, "part": part, "full": trial.full, "seed": trial.seed}
+    facts |= {"settings": trial.settings, "commit": _commit(), "command": f"{command} --models models"}
+    save_model(model, folder / name, facts)
 
 
 def _check(asked: Sequence[str], known: Iterable[str], problem: str) -> None:

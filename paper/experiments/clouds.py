@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 import torch
+from torch import nn
 
 from deepsets.nn import DeepSet
 
@@ -48,6 +49,7 @@ def method(recipes: dict[int, Recipe], look: bool = False) -> Callable[[Trial, s
         data = clouds(trial.full, points)
         model = trial.build(lambda: recipe.build(len(data.classes)))
         train(model, recipe, data, points, trial)
+        trial.keep(model)
         outcome = Outcome([])
         for number in (points, *(n for n in recipe.also if n <= data.x_test.shape[1])):
             name = part.replace(str(points), str(number))
@@ -70,6 +72,12 @@ def parts(full: bool) -> list[str]:
     if not full:
         return ["surfaces-64"]
     return [f"modelnet40-{points}" for points in (1000, 100, *[5000] * has_points(5000))]
+
+
+def _network(build: Callable[..., nn.Module], full: bool, part: str) -> nn.Module:
+    if not full:
+        return build(8, width=48)
+    return build(40, width=512) if build is published and part.endswith("-5000") else build(40)
 
 
 PUBLISHED = Recipe(published, epochs=80, rate=3e-3, optimizer=MuonAdamW)
@@ -101,6 +109,7 @@ EXPERIMENT = Experiment(
         "Points that win the maximum": figures.critical,
     },
     show_data=("Examples of the classes", "Points that win the maximum"),
+    networks={"Deep Sets": partial(_network, published), "Ours": partial(_network, SetNet)},
     headlines=[Headline(f"ModelNet40, {n} points, accuracy", f"modelnet40-{n}", "accuracy") for n in (5000, 1000, 100)],
     claims=[
         Claim("90 % with 5000 points", reaches("Deep Sets", "modelnet40-5000", "accuracy", 0.9)),

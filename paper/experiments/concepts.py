@@ -104,6 +104,7 @@ def _method(build: Build) -> Callable[[Trial, str], Outcome]:
         data = concepts(part)
         expander = build(data, trial)
         expander.fit(data.named(data.train), vocabulary=data.words, validation=data.named(data.val))
+        trial.keep(expander)
         return ask(expander, data, part)
 
     return run

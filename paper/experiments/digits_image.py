@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from types import SimpleNamespace
 from typing import Literal
 
@@ -21,7 +20,7 @@ from ..datasets.digits import deform, draw, exact_sums, mnist, small_images, sum
 from ..experiment import Experiment, Measure, Outcome, Trial
 from ..report.scoreboard import NOT_TESTED, Claim, Headline, Scores, Verdict, beats
 from ..training import MuonAdamW, train_by_steps
-from .digits_networks import Reader, sum_model
+from .digits_networks import Reader, Readers, sum_model
 from .digits_text import absolute_error, figure
 
 SIZES = (1, *range(5, 51, 5), 100)
@@ -37,19 +36,14 @@ def ours(trial: Trial, part: str) -> Outcome:
     chosen = trial.choose(epochs=7 if trial.full else 30, rate=2e-3, weight_decay=0.05, amount=_amount(trial.full))
     images, digits = _images(trial.full, "train")
     side = images.shape[-1]
-    readers = []
-    for number in range(READERS if trial.full else 1):
+    readers = _readers(trial.full)
+    for number in range(len(readers)):
         seed = 1000 * trial.seed + number
         each = replace(trial, seed=seed, folder=trial.folder / f"reader-{number}")
         model = each.build(lambda: sum_model(Reader(side), most=90))
         _train(model, _surprise, images, digits, each, chosen, seed)
-        readers.append(model.phi[0].eval())  # type: ignore[index]
-    shifts = range(-1, 2) if side == 28 else range(1)
-    moves = [(down, right) for down in shifts for right in shifts]
-
-    def read(batch: Tensor) -> Tensor:
-        answers = [reader(batch.roll(move, (1, 2))) for reader in readers for move in moves]
-        return torch.stack(answers).mean(0)
+        readers[number] = model.phi[0]  # type: ignore[index]
+    trial.keep(readers.eval())
 
     def answer(size: int, sets: Sets) -> Tensor:
         model = sum_model(nn.Identity(), most=9 * size)
@@ -57,7 +51,11 @@ def ours(trial: Trial, part: str) -> Outcome:
         chunks = torch.arange(len(sets)).split(250)
         return torch.cat([model.rho(model.pool(codes[rows])).argmax(1) for rows in chunks])
 
-    return _test(trial, read, answer)
+    return _test(trial, readers, answer)
+
+
+def _readers(full: bool) -> Readers:
+    return Readers(28, READERS, shift=1) if full else Readers(8, 1, shift=0)
 
 
 def published(build: Callable[[nn.Module], nn.Module], epochs: int) -> Callable[[Trial, str], Outcome]:
@@ -71,9 +69,9 @@ def published(build: Callable[[nn.Module], nn.Module], epochs: int) -> Callable[
         else:
             chosen = trial.choose(epochs=40, rate=3e-3, pool=32, sets=64, amount=_amount(False))
         images, digits = _images(trial.full, "train")
-        encoder = partial(mlp, images[0].numel(), 300, 100, 30, activation=nn.Tanh)
-        model = trial.build(lambda: build(nn.Sequential(nn.Flatten(), encoder(), nn.Tanh())))
+        model = trial.build(lambda: build(_encoder(trial.full)))
         _train(model, absolute_error, images, digits, trial, chosen, 1000 * trial.seed)
+        trial.keep(model)
         phi, model.phi = model.phi, nn.Identity()  # it runs once on each test image, in however many sets that is
         model.eval()
 
@@ -83,6 +81,15 @@ def published(build: Callable[[nn.Module], nn.Module], epochs: int) -> Callable[
         return _test(trial, phi, answer)  # type: ignore[arg-type]
 
     return run
+
+
+def _encoder(full: bool) -> nn.Sequential:
+    pixels = 28 * 28 if full else 8 * 8
+    return nn.Sequential(nn.Flatten(), mlp(pixels, 300, 100, 30, activation=nn.Tanh), nn.Tanh())
+
+
+def _deep_sets(phi: nn.Module) -> DeepSet:
+    return DeepSet(phi, nn.Linear(30, 1), pool="sum")
 
 
 def _train(
@@ -174,13 +181,17 @@ EXPERIMENT = Experiment(
     title="Sum of digits, images",
     section="4.1.2",
     methods={
-        "Deep Sets": published(lambda phi: DeepSet(phi, nn.Linear(30, 1), pool="sum"), epochs=160),
+        "Deep Sets": published(_deep_sets, epochs=160),
         "LSTM": published(lambda phi: Recurrent("lstm", phi, width=30, state=30, out=1), epochs=80),
         "GRU": published(lambda phi: Recurrent("gru", phi, width=30, state=30, out=1), epochs=80),
         "Ours": ours,
     },
     published={("Deep Sets", "deformed M=50", "accuracy"): 0.78},  # read off the plot in the authors' notebook
     figures={"Accuracy against the number of digits": lambda records: figure(records, 100, ("Deep Sets", "Ours"))},
+    networks={
+        "Deep Sets": lambda full, part: _deep_sets(_encoder(full)),
+        "Ours": lambda full, part: _readers(full),
+    },
     headlines=[
         Headline(
             "sum of 50 images, deformed training images (authors' protocol), accuracy", "deformed M=50", "accuracy"

@@ -82,6 +82,23 @@ class Reader(nn.Sequential):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
+class Readers(nn.ModuleList):
+    """Some readers, whose answers are averaged, over the image shifted by up to `shift` pixels too.
+
+    >>> Readers(8, 2, shift=1)(torch.rand(5, 8, 8)).shape
+    torch.Size([5, 10])
+    """
+
+    def __init__(self, side: int, number: int, shift: int) -> None:
+        super().__init__(Reader(side) for _ in range(number))
+        shifts = range(-shift, shift + 1)
+        self.moves = [(down, right) for down in shifts for right in shifts]
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(N, H, W) -> (N, 10)."""
+        return torch.stack([reader(images.roll(move, (1, 2))) for reader in self for move in self.moves]).mean(0)
+
+
 def _conv(inputs: int, outputs: int, size: int, pool: int = 1) -> list[nn.Module]:
     """The maximum is taken before the norm and the ReLU, which then have a quarter of the work."""
     largest = [nn.MaxPool2d(pool)] if pool > 1 else []

@@ -110,6 +110,7 @@ def method(
             average=chosen.average, bfloat16=trial.full, seed=trial.seed, folder=trial.folder, progress=trial.progress,
             settings={"sets": sets, "odd": list(odd), "small_first": small_first},
         )  # fmt: skip
+        trial.keep(model)
         return test(model, trial, odd)
 
     return run
@@ -219,6 +220,10 @@ EXPERIMENT = Experiment(
     },
     figures={"Sets, the odd one framed, and the probabilities": figure},
     show_data=("Sets, the odd one framed, and the probabilities",),
+    networks={
+        name: lambda full, part, build=build: build(SIDE if full else 8)  # type: ignore[misc]
+        for name, build in {"Set pooling": pooled, "Deep Sets": published, "Ours": ours, "Ours, sigmoid": ours}.items()
+    },
     headlines=[Headline("odd one out of 16 faces, accuracy", "1 odd of 16", "accuracy")],
     claims=[
         Claim(

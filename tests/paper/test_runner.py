@@ -7,6 +7,7 @@ import pytest
 
 import paper
 from paper import Measure, Outcome
+from paper.experiments.digits_text import accuracy
 
 from .conftest import TOY, calls
 
@@ -100,3 +101,30 @@ def test_one_part_can_be_run_and_an_unknown_part_is_an_error(tmp_path, toy):
     assert list(record.parts) == ["10"]
     with pytest.raises(ValueError, match="toy has no part '7' in this form: it has 5, 10"):
         paper.run("toy", tmp_path, parts=["7"])
+
+
+def test_a_saved_network_is_loaded_with_the_score_of_its_record(tmp_path):
+    (record,) = paper.run("digits-text", tmp_path, methods=["Deep Sets"], settings={"epochs": 1}, models=tmp_path / "m")
+    (folder,) = (tmp_path / "m").iterdir()
+    assert folder.name == "digits-text-quick-deep-sets-0"
+    found = accuracy(paper.load_model(folder), 500, seed=0)
+    assert [measure["value"] for measure in record.parts["all"]["measures"]] == list(found.values())
+    config = json.loads((folder / "config.json").read_text())
+    assert config["command"] == (
+        'python -m paper run digits-text --quick --method "Deep Sets" --seed 0 --part "all" --set epochs=1 '
+        "--models models"
+    )
+    assert config["command"] in (folder / "README.md").read_text() and config["settings"]["epochs"] == 1
+
+
+def test_an_expander_is_saved_as_a_model_folder_of_the_library(tmp_path):
+    paper.run("concepts", tmp_path, methods=["Bayes Set"], models=tmp_path / "m")
+    assert type(paper.load_model(tmp_path / "m" / "concepts-quick-bayes-set-0-generated")).__name__ == "BayesianSets"
+
+
+def test_a_damaged_model_is_an_error(tmp_path):
+    paper.run("digits-text", tmp_path, methods=["Deep Sets"], settings={"epochs": 1}, models=tmp_path / "m")
+    weights = tmp_path / "m" / "digits-text-quick-deep-sets-0" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    with pytest.raises(ValueError, match=r"is damaged: model\.safetensors has not the checksum"):
+        paper.load_model(weights.parent)
