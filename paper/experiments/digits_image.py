@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Literal
@@ -36,7 +36,7 @@ def ours(trial: Trial, part: str) -> Outcome:
     chosen = trial.choose(epochs=7 if trial.full else 30, rate=2e-3, weight_decay=0.05, amount=_amount(trial.full))
     images, digits = _images(trial.full, "train")
     side = images.shape[-1]
-    readers = _readers(trial.full)
+    readers = _readers(side)
     for number in range(len(readers)):
         seed = 1000 * trial.seed + number
         each = replace(trial, seed=seed, folder=trial.folder / f"reader-{number}")
@@ -54,8 +54,8 @@ def ours(trial: Trial, part: str) -> Outcome:
     return _test(trial, readers, answer)
 
 
-def _readers(full: bool) -> Readers:
-    return Readers(28, READERS, shift=1) if full else Readers(8, 1, shift=0)
+def _readers(side: int) -> Readers:
+    return Readers(28, READERS, shift=1) if side == 28 else Readers(side, 1, shift=0)
 
 
 def published(build: Callable[[nn.Module], nn.Module], epochs: int) -> Callable[[Trial, str], Outcome]:
@@ -64,12 +64,12 @@ def published(build: Callable[[nn.Module], nn.Module], epochs: int) -> Callable[
     def run(trial: Trial, part: str) -> Outcome:
         if trial.full:
             chosen = trial.choose(
-                epochs=epochs, rate=1e-2, pool=1024, sets=4096, amount=0.4, copies=16, optimizer=MuonAdamW
+                epochs=epochs, rate=1.4e-2, pool=2048, sets=8192, amount=(0.3, 1.2), copies=40, optimizer=MuonAdamW
             )
         else:
             chosen = trial.choose(epochs=40, rate=3e-3, pool=32, sets=64, amount=_amount(False))
         images, digits = _images(trial.full, "train")
-        model = trial.build(lambda: build(_encoder(trial.full)))
+        model = trial.build(lambda: build(_encoder(images.shape[-1])))
         _train(model, absolute_error, images, digits, trial, chosen, 1000 * trial.seed)
         trial.keep(model)
         phi, model.phi = model.phi, nn.Identity()  # it runs once on each test image, in however many sets that is
@@ -83,9 +83,8 @@ def published(build: Callable[[nn.Module], nn.Module], epochs: int) -> Callable[
     return run
 
 
-def _encoder(full: bool) -> nn.Sequential:
-    pixels = 28 * 28 if full else 8 * 8
-    return nn.Sequential(nn.Flatten(), mlp(pixels, 300, 100, 30, activation=nn.Tanh), nn.Tanh())
+def _encoder(side: int) -> nn.Sequential:
+    return nn.Sequential(nn.Flatten(), mlp(side**2, 300, 100, 30, activation=nn.Tanh), nn.Tanh())
 
 
 def _deep_sets(phi: nn.Module) -> DeepSet:
@@ -98,16 +97,19 @@ def _train(
     """Train a model on sums of the digits (U,) of images (U, H, W), in place.
 
     At every step the next `pool` images are deformed, or taken from a bank of `copies` deformations of every image that
-    is made once; `sets` sets of 1 to 10 of them are drawn. The loss sees the sets and their sums, never a digit.
+    is made once, from weak to strong; of these, the strongest are left out one by one, until a fifth is left at the
+    end. `sets` sets of 1 to 10 images are drawn. The loss sees the sets and their sums, never a digit.
     """
     settings = {"weight_decay": 0.0, "pool": 128, "sets": 256, "copies": 0, "optimizer": None} | vars(chosen)
-    bank = _bank(images, chosen.amount, settings["copies"], seed) if settings["copies"] else None
+    copies = settings["copies"]
+    bank = _bank(images, torch.linspace(*chosen.amount, copies).tolist(), seed) if copies else None
 
     def make(rows: Tensor, done: float) -> Batch:
         if bank is None:
             pool = deform(images[rows].float() / 255, chosen.amount)
         else:
-            pool = bank[torch.randint(len(bank), (len(rows),)), rows].float() / 255
+            most = max(1, round(copies * min(1.0, 1.2 - done)))
+            pool = bank[torch.randint(most, (len(rows),)), rows].float() / 255
         batch = draw(pool, settings["sets"], (1, 10))
         return Batch(batch, sums(batch, digits[rows]))
 
@@ -115,15 +117,15 @@ def _train(
         model, loss, make, len(images),
         epochs=chosen.epochs, rate=chosen.rate, weight_decay=settings["weight_decay"], pool=settings["pool"],
         optimizer=settings["optimizer"], average=0.998, seed=seed, folder=trial.folder, progress=trial.progress,
-        settings={"sets": settings["sets"], "amount": chosen.amount, "copies": settings["copies"]},
+        settings={"sets": settings["sets"], "amount": str(chosen.amount), "copies": copies},
     )  # fmt: skip
 
 
-def _bank(images: Tensor, amount: float, copies: int, seed: int) -> Tensor:
-    """Return so many deformations of every image, (copies, U, H, W) bytes."""
+def _bank(images: Tensor, amounts: Sequence[float], seed: int) -> Tensor:
+    """Return a deformation of every image for each amount, (amounts, U, H, W) bytes."""
     source = torch.Generator().manual_seed(500_000 + seed)
-    bank = torch.empty(copies, *images.shape, dtype=torch.uint8)
-    for copy in bank:
+    bank = torch.empty(len(amounts), *images.shape, dtype=torch.uint8)
+    for copy, amount in zip(bank, amounts, strict=True):
         for rows in torch.arange(len(images)).split(500):
             copy[rows] = (deform(images[rows].float() / 255, amount, source) * 255).round().byte()
     return bank
@@ -145,7 +147,7 @@ def _test(trial: Trial, encode: Callable[[Tensor], Tensor], answer: Callable[[in
     for prefix in ("", "deformed ")[: 2 if trial.full else 1]:
         images, digits = _images(trial.full, "train" if prefix else "test")
         if prefix:
-            images = _bank(images, 0.4, 1, 900_000 + trial.seed)[0]
+            images = _bank(images, [0.4], 900_000 + trial.seed)[0]
         codes = torch.cat([encode(batch.float() / 255) for batch in images.split(500)])
         source = torch.Generator().manual_seed(1_000_000 + trial.seed)
         for size in SIZES:
@@ -181,7 +183,7 @@ EXPERIMENT = Experiment(
     title="Sum of digits, images",
     section="4.1.2",
     methods={
-        "Deep Sets": published(_deep_sets, epochs=160),
+        "Deep Sets": published(_deep_sets, epochs=400),
         "LSTM": published(lambda phi: Recurrent("lstm", phi, width=30, state=30, out=1), epochs=80),
         "GRU": published(lambda phi: Recurrent("gru", phi, width=30, state=30, out=1), epochs=80),
         "Ours": ours,
@@ -189,8 +191,8 @@ EXPERIMENT = Experiment(
     published={("Deep Sets", "deformed M=50", "accuracy"): 0.78},  # read off the plot in the authors' notebook
     figures={"Accuracy against the number of digits": lambda records: figure(records, 100, ("Deep Sets", "Ours"))},
     networks={
-        "Deep Sets": lambda full, part: _deep_sets(_encoder(full)),
-        "Ours": lambda full, part: _readers(full),
+        "Deep Sets": lambda full, part: _deep_sets(_encoder(28 if full else 8)),
+        "Ours": lambda full, part: _readers(28 if full else 8),
     },
     headlines=[
         Headline(

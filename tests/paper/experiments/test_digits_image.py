@@ -16,7 +16,9 @@ from paper.experiments.digits_networks import Reader, sum_model
 @pytest.mark.parametrize("copies", [0, 2])
 def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path, monkeypatch, copies):
     images, digits = small_images("train")
-    chosen = SimpleNamespace(epochs=2, rate=1e-3, pool=128, sets=32, amount=1.0, copies=copies)
+    chosen = SimpleNamespace(
+        epochs=2, rate=1e-3, pool=128, sets=32, amount=(0.5, 1.0) if copies else 1.0, copies=copies
+    )
 
     def build():
         torch.manual_seed(0)
@@ -63,12 +65,12 @@ def test_sums_alone_teach_to_read_digits(tmp_path):
 
 def test_the_bank_holds_other_deformations_of_every_image():
     images, _ = small_images("test")
-    bank = digits_image._bank(images, 0.4, 3, seed=1)
+    bank = digits_image._bank(images, [0.4, 0.4, 0.4], seed=1)
     assert bank.shape == (3, *images.shape) and bank.dtype == torch.uint8
-    assert not torch.equal(bank[0], bank[1]) and torch.equal(bank, digits_image._bank(images, 0.4, 3, seed=1))
+    assert not torch.equal(bank[0], bank[1]) and torch.equal(bank, digits_image._bank(images, [0.4, 0.4, 0.4], seed=1))
     first = deform(images[:359] / 255, 0.4, torch.Generator().manual_seed(500_001))
     assert (bank[0] - (255 * first)).abs().max() < 1
-    assert (digits_image._bank(images, 0.0, 1, seed=1)[0].float() - images.float()).abs().max() <= 1
+    assert (digits_image._bank(images, [0.0], seed=1)[0].float() - images.float()).abs().max() <= 1
 
 
 def test_the_full_form_is_tested_on_test_images_and_on_deformed_training_images(tmp_path, monkeypatch):
@@ -77,7 +79,7 @@ def test_the_full_form_is_tested_on_test_images_and_on_deformed_training_images(
     trial = Trial(True, 0, tmp_path, given={"epochs": 1, "pool": 128, "sets": 32, "copies": 1, "optimizer": None})
     found = digits_image.EXPERIMENT.methods["Deep Sets"](trial, "all").measures
     assert [row.data for row in found] == ["M=1", "M=5", "deformed M=1", "deformed M=5"]
-    assert trial.settings["amount"] == 0.4 and trial.settings["copies"] == 1
+    assert trial.settings["amount"] == (0.3, 1.2) and trial.settings["copies"] == 1
 
 
 def test_the_published_encoder_has_300_100_and_30_tanh_units(tmp_path, monkeypatch):
