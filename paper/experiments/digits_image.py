@@ -102,10 +102,12 @@ def _train(
     """
     settings = {"weight_decay": 0.0, "pool": 128, "sets": 256, "copies": 0, "optimizer": None} | vars(chosen)
     copies = settings["copies"]
-    bank = _bank(images, torch.linspace(*chosen.amount, copies).tolist(), seed) if copies else None
+    if copies:
+        weak, strong = chosen.amount
+        bank = _bank(images, torch.linspace(weak, strong, copies).tolist(), seed)
 
     def make(rows: Tensor, done: float) -> Batch:
-        if bank is None:
+        if not copies:
             pool = deform(images[rows].float() / 255, chosen.amount)
         else:
             most = max(1, round(copies * min(1.0, 1.2 - done)))

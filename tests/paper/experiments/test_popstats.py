@@ -104,7 +104,7 @@ def test_the_quick_form_learns_and_the_figures_show_it(tmp_path, monkeypatch):
     assert errors["Bayes"] < errors["Gaussian plug-in"]
     pytest.importorskip("matplotlib")
     scatter, curves = (make(records) for make in EXPERIMENT.figures.values())
-    assert [len(axes.lines) for axes in scatter.axes] == [5]  # four learned methods and the diagonal
+    assert [len(axes.lines) for axes in scatter.axes] == [6]  # five learned methods and the diagonal
     assert [len(axes.lines) for axes in curves.axes] == [6]
 
 
