@@ -37,8 +37,17 @@ def user_errors() -> Iterator[None]:
     Exit code 1: something in the data, the files or the machine. 70: a bug, with a log file that holds the traceback.
     130: interrupted by Ctrl-C.
     """
+    counted: dict[str, Any] = {}  # warnings of batches that add up to one note
+
+    def note(message: Any, *_: Any) -> None:
+        if hasattr(message, "__add__"):
+            counted[message.what] = counted[message.what] + message if message.what in counted else message
+        else:
+            typer.echo(f"Note: {message}", err=True)
+
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_: typer.echo(f"Note: {message}", err=True)
+        warnings.filterwarnings("always", ".*not seen in fit")  # also where two batches say the same
+        warnings.showwarning = note  # type: ignore[assignment]
         try:
             yield
         except KeyboardInterrupt as error:
@@ -51,6 +60,9 @@ def user_errors() -> Iterator[None]:
             with contextlib.suppress(BrokenPipeError):
                 typer.secho(f"Error: {sentence}", err=True, fg="red")
             raise typer.Exit(code) from None
+        finally:
+            for message in counted.values():
+                typer.echo(f"Note: {message}", err=True)
 
 
 def explain_error(error: Exception) -> tuple[str, int]:

@@ -12,12 +12,12 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from ..train import checkpoint_seed
-from .columns import Columns
+from .columns import Columns, as_table, column_names
 from .encoder import ColumnEncoder, looks_like_identifier
 from .input import context_names, parse, parse_context
 from .layout import Members, Schema
 from .state import are_strings, array_facts, to_array, under
-from .targets import target_names
+from .targets import target_column, target_names
 
 _AT_LEAST = {
     "width": 1,
@@ -83,8 +83,10 @@ class TableEstimator(BaseEstimator):
 
     # -------------------------------------------------------------------------------------------------- reading
 
-    def _read_first(self, X: Any, y: Any, z: Any) -> tuple[Members, Columns | None]:
-        """Read training data; learn names and kinds of the columns, and their encoding."""
+    def _read_first(self, X: Any, y: Any, z: Any) -> tuple[Members, Columns | None, Any]:
+        """Read training data and learn the names of its columns; members, set-level values and targets."""
+        table = as_table(X)
+        X = X if table is None else table
         named = target_names(X, y)
         context = context_names(z, X)
         columns = None if getattr(self, "columns", None) is None else list(self.columns)
@@ -104,7 +106,7 @@ class TableEstimator(BaseEstimator):
         found = members.columns
         if found.schema is not None and (members.rows is not None or found.schema[0][0] != "token"):
             self.feature_names_in_ = np.array([name for name, _ in found.schema], dtype=object)
-        return members, set_level
+        return members, set_level, target_column(X, y)
 
     def _learn_columns(self, members: Members, set_level: Columns | None) -> None:
         found = members.columns
@@ -124,9 +126,11 @@ class TableEstimator(BaseEstimator):
                     stacklevel=4,
                 )
 
-    def _read(self, X: Any, z: Any = None, y: Any = None) -> tuple[Members, Columns | None]:
-        """Read X and z for prediction, with the columns of `fit`."""
+    def _read(self, X: Any, z: Any = None, y: Any = None) -> tuple[Members, Columns | None, Any]:
+        """Read X, z and y with the columns of `fit`; members, set-level values and targets."""
         self._check_fitted()
+        table = as_table(X)
+        X = X if table is None else table
         encoder = self.encoder_
         kinds = dict(encoder.schema or []) | dict((self.context_.schema if self.context_ else None) or [])
         columns = (
@@ -147,7 +151,7 @@ class TableEstimator(BaseEstimator):
         self._check_context(set_level)
         if y is not None:
             self._warn_split(members)
-        return members, set_level
+        return members, set_level, target_column(X, y)
 
     def _warn_split(self, members: Members) -> None:
         """Warn where a set is scored that had other rows in fit: plain cross-validation splits the rows of sets."""
@@ -262,6 +266,4 @@ class TableEstimator(BaseEstimator):
 
 
 def _has_columns(X: Any, names: list[str]) -> bool:
-    table = X.obs if hasattr(X, "obs") else X
-    known = getattr(table, "column_names", None) or list(getattr(table, "columns", []))
-    return all(name in known for name in names)
+    return set(names) <= set(column_names(X.obs if hasattr(X, "obs") else X))

@@ -53,9 +53,37 @@ class Columns:
         """Select rows."""
         return replace(self, numbers=self.numbers[rows], categories=[c.take(rows) for c in self.categories])
 
+    def given_names(self) -> list[str]:
+        """Names of the columns as they were given; x0, x1, … for plain arrays."""
+        if self.schema is None:
+            return [f"x{j}" for j in range(self.numbers.shape[1])]
+        return [name for name, _ in self.schema]
+
+    def permuted(self, name: str, order: np.ndarray) -> Columns:
+        """The same, with all that was read from one column in another order."""
+        names = self.given_names() if self.schema is None else self.number_names or []
+        places = [j for j, other in enumerate(names) if other == name or other.startswith(f"{name}:")]
+        numbers = self.numbers.copy()
+        numbers[:, places] = numbers[order][:, places]
+        pairs = zip(self.categories, self.category_names or [], strict=True)
+        return replace(self, numbers=numbers, categories=[c.take(order) if n == name else c for c, n in pairs])
+
+
+def as_table(X: Any) -> Any:
+    """A table of any library as a pandas or Arrow table; None where X is not a table."""
+    if isinstance(X, np.ndarray) or not (hasattr(X, "column_names") or hasattr(X, "columns")):
+        return None
+    if hasattr(X, "iloc") or hasattr(X, "to_pylist"):  # pandas, Arrow
+        return X
+    import pyarrow as pa
+
+    if hasattr(X, "with_format"):  # Hugging Face data sets
+        return X.with_format("arrow")[:]
+    return X.to_arrow() if hasattr(X, "to_arrow") else pa.table(X)  # polars; DuckDB and other Arrow streams
+
 
 def column_names(table: Any) -> list[Any]:
-    """Names of the columns of a pandas, polars or Arrow table."""
+    """Names of the columns of a pandas or Arrow table."""
     return list(table.column_names) if hasattr(table, "column_names") else list(table.columns)
 
 
@@ -148,8 +176,6 @@ def factorize(values: np.ndarray) -> Category:
 
 
 def _read_column(column: Any, name: str, wanted: str | None) -> tuple[str, Category | list[np.ndarray]]:
-    if hasattr(column, "to_arrow"):  # polars
-        column = column.to_arrow()
     if hasattr(column, "to_pylist"):
         return _read_arrow(column, name, wanted)
     if hasattr(column, "cat") and wanted in (None, "category"):  # pandas categories

@@ -13,7 +13,8 @@ from torch.nn import functional as F
 from ..sets import Sets
 from ..train import Batch, seeded, train
 from .blend import Folds
-from .network import SetNetworks
+from .network import DEFAULT_POOL, SetNetworks
+from .summaries import Summaries
 from .task import Task
 
 _FLOPS = 3e10  # multiplications and additions per second of one core, measured on small matrices
@@ -27,9 +28,9 @@ class Plan(NamedTuple):
     depth: int
     dropout: float
     deep_rho: bool
-    batch_size: int
-    epochs: int
     networks: int
+    batch_size: int = 1
+    epochs: int = 1
 
 
 def plan(
@@ -73,25 +74,24 @@ def plan(
             break
     assert best is not None
     epochs = chosen.get("epochs") or int(np.clip(min(best[1], -(-wanted // steps)), 3, 200))
-    return Plan(best[0], depth, dropout, smooth or not wide, batch_size, epochs, folds)
+    return Plan(best[0], depth, dropout, smooth or not wide, folds, batch_size, epochs)
 
 
-def build(
-    plan: Plan, features: int, vocabularies: list[int], context: int, outputs: int, pool: Any, seed: int
-) -> SetNetworks:
+def build(plan: Plan, summaries: Summaries, outputs: int, pool: Any, seed: int) -> SetNetworks:
     """Networks with their initial weights; the global generator is left as it was."""
+    encoder = summaries.encoder
     with seeded(seed):
         return SetNetworks(
-            features,
-            vocabularies,
-            context,
+            encoder.view_width,
+            [len(v) for v in encoder.vocabularies],
+            summaries.context_width,
             outputs,
             networks=plan.networks,
             width=plan.width,
             depth=plan.depth,
-            dropout=plan.dropout,
-            deep_rho=plan.deep_rho,
-            pool=pool,
+            dropout=float(plan.dropout),
+            deep_rho=bool(plan.deep_rho),
+            pool=DEFAULT_POOL if pool is None else pool,
         )
 
 
@@ -102,41 +102,29 @@ def fit_deep(
     task: Task,
     weight: np.ndarray | None,
     folds: Folds,
-    plan: Plan,
     *,
-    seed: int,
     patience: int | None = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Train the networks, network k on the rows that fold k has seen; one fold too few trains on all rows.
+    """Train the networks, network k on the rows that fold k has seen; a network without a fold sees all rows.
 
     The rows a network may see enter the loss as weights beside the targets, so all networks share one batch.
     """
-    rows = len(sets)
-    seen = np.ones((rows, plan.networks), dtype=np.float32)
-    for k, (_, held) in enumerate(folds[: plan.networks]):
+    seen = np.ones((len(sets), networks.networks), dtype=np.float32)
+    for k, (_, held) in enumerate(folds[: networks.networks]):
         seen[held, k] = 0
+    unseen = torch.from_numpy((seen == 0).astype(np.float32))
     if weight is not None:
         seen *= weight[:, None]
     y = torch.from_numpy(task.indicators() if task.kind != "classes" else task.y[:, None].astype(np.float64)).float()
     data = Batch(sets, torch.cat([y, torch.from_numpy(seen)], dim=1), context)
     validation = None
     if patience is not None and folds:
-        unseen = torch.from_numpy((seen == 0).astype(np.float32))
-        some = unseen.any(1).nonzero().squeeze(1)
-        validation = Batch(sets, torch.cat([y, unseen], dim=1), context).take(some)
-    history = train(
-        networks,
-        loss_of(task),
-        data,
-        epochs=plan.epochs,
-        batch_size=plan.batch_size,
-        clip=plan.networks**0.5,
-        validation=validation,
-        patience=patience,
-        seed=seed,
-        **options,
-    )
+        held_out = Batch(sets, torch.cat([y, unseen], dim=1), context)
+        validation = held_out.take(unseen.any(1).nonzero().squeeze(1))
+    clip = networks.networks**0.5
+    with one_thread():
+        history = train(networks, loss_of(task), data, clip=clip, validation=validation, patience=patience, **options)
     networks.cpu().eval()
     return history
 

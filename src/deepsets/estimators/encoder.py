@@ -16,6 +16,27 @@ MOST_RANKED = 500  # columns up to which a network sees ranks beside deviations
 UNKNOWN = 0  # code of categories and tokens that were not seen in fit
 
 
+class UnseenCategories(UserWarning):
+    """Categories that were not seen in fit, counted by column; warnings of several batches add up."""
+
+    def __init__(self, what: str, columns: dict[str, tuple[int, int, Any]]) -> None:
+        self.what, self.columns = what, columns
+        reports = [
+            f"{unseen} of {total} values in {name!r}" + ("" if example is None else f", for example {example!r}")
+            for name, (unseen, total, example) in columns.items()
+        ]
+        super().__init__(
+            f"{what} holds categories that were not seen in fit: {'; '.join(reports)}. They are read as unknown."
+        )
+
+    def __add__(self, other: UnseenCategories) -> UnseenCategories:
+        columns = dict(self.columns)
+        for name, (unseen, total, example) in other.columns.items():
+            before = columns.get(name, (0, 0, example))
+            columns[name] = (before[0] + unseen, before[1] + total, before[2])
+        return UnseenCategories(self.what, columns)
+
+
 class ColumnEncoder:
     """Encode columns of numbers and categories as learned from the training data.
 
@@ -93,22 +114,17 @@ class ColumnEncoder:
         if self._lookups is None:
             self._lookups = [{v: i for i, v in enumerate(words, 1)} for words in self.vocabularies]
         out = np.empty((len(columns), len(columns.categories)), dtype=np.int64)
-        reports = []
+        unseen = {}
         for j, (column, lookup) in enumerate(zip(columns.categories, self._lookups, strict=True)):
             table = np.array([*(lookup.get(v, UNKNOWN) for v in column.values), lookup.get(None, UNKNOWN)], np.int64)
             out[:, j] = table[column.codes]
             new = out[:, j] == UNKNOWN
             if new.any():
                 name = (self.category_names or [])[j]
-                known = [v for v, code in zip(column.values, table[:-1], strict=True) if code == UNKNOWN]
-                example = f", for example {known[0]!r}" if known else ""
-                reports.append(f"{int(new.sum())} of {len(new)} values in {name!r}{example}")
-        if reports:
-            warnings.warn(
-                f"{what} holds categories that were not seen in fit: {'; '.join(reports)}. They are read as unknown.",
-                UserWarning,
-                stacklevel=2,
-            )
+                example = next((v for v, code in zip(column.values, table[:-1], strict=True) if code == UNKNOWN), None)
+                unseen[name] = (int(new.sum()), len(new), example)
+        if unseen:
+            warnings.warn(UnseenCategories(what, unseen), stacklevel=2)
         return out
 
     def check(self, columns: Columns, owner: str) -> None:

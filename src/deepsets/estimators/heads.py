@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -13,16 +14,22 @@ from torch import Tensor
 from ..nn import DeepSet, Pooling, leave_one_out
 from ..nn.state import Parts
 from ..sets import Sets
-from .blend import Folds, blend_weights, fit_temperature, make_folds
+from .blend import Folds, blend_weights, fit_temperature
+from .deep import Plan, build
+from .encoder import ColumnEncoder
 from .layout import Members
 from .linear import LinearHead, bag_matrix, choose_blocks, fit_linear
 from .network import SetNetworks
-from .state import under
+from .state import bounded, load_weights, under
 from .summaries import Summaries, SummaryPooling
 from .task import Kind, Task, link, sharpen
 from .trees import MOST_BOOSTED, TreeEnsemble, fit_boosting, fit_forest
 
 HEADS = ("linear", "forest", "boosting", "deep")
+
+# Sets of tokens from large vocabularies: networks were far behind the linear model on TREC (held-out log loss .92
+# against .53) and took most of the time.
+MOST_DEEP_TOKENS = 300
 
 
 class Encoded(NamedTuple):
@@ -153,6 +160,25 @@ class Heads:
         return link(each, self.kind).mean(0)
 
     @torch.no_grad()
+    def embed(self, encoded: Encoded) -> np.ndarray:
+        """(B, embedding): summaries, and the pooled vector of the first deep network where there is one."""
+        state = self.state(encoded, mergeable=False)
+        pieces = [np.nan_to_num(self.summaries.features(under(state, "summary")))]
+        if self.deep is not None:
+            pooled, deep = state["deep.pooled"], self.deep
+            first = (
+                pooled.view(len(pooled), -1, deep.networks, deep.width)[:, :, 0]
+                if deep.channelwise
+                else pooled[:, : deep.pooled]
+            )
+            pieces.append(first.reshape(len(pooled), -1).numpy())
+        return np.concatenate(pieces, axis=1)
+
+    def embedding_names(self) -> list[str]:
+        """Names of the columns of `embed`."""
+        return self.summaries.names() + [f"deep{i}" for i in range(0 if self.deep is None else self.deep.pooled)]
+
+    @torch.no_grad()
     def without_each(self, encoded: Encoded, parts: Parts) -> np.ndarray:
         """(N, outputs) the answer for every set without each of its members."""
         summary = self.summaries.without_each(under(parts, "summary"), encoded.members, encoded.codes, encoded.context)
@@ -234,6 +260,76 @@ class Heads:
         answers[rows] = sharpen(answers[rows], self.temperature, self.kind)
         return answers
 
+    # --------------------------------------------------------------------------------------------- model files
+
+    def get_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and JSON-able facts that rebuild the heads."""
+        about = {"weights": self.weights, "temperature": self.temperature, "blocks": self.summaries.blocks}
+        facts: dict[str, Any] = {"heads": about}
+        tensors = {f"table.{j}": table for j, table in self.summaries.tables.items()}
+        for name in ("linear", "forest", "boosting"):
+            head = getattr(self, name)
+            tensors |= {} if head is None else {f"{name}.{n}": t for n, t in head.tensors().items()}
+        if self.deep is not None:
+            facts["network"] = self.deep.facts
+            tensors |= {f"deep.{n}": t.clone() for n, t in self.deep.double_pooling().state_dict().items()}
+        return tensors, facts
+
+    def set_state(self, tensors: dict[str, Tensor], facts: dict[str, Any], pool: Any) -> None:
+        """Restore what `get_state` gave; nothing larger than the tensors is built."""
+        about, outputs, summaries = facts["heads"], self.outputs, self.summaries
+        most = sum(t.numel() for t in tensors.values()) + 64
+        bounded(outputs, "n_outputs_", most)
+        blocks, weights, self.temperature = about["blocks"], about["weights"], float(about["temperature"])
+        if not isinstance(blocks, list) or [b for b in summaries.possible_blocks() if b in blocks] != blocks:
+            raise ValueError(f"the blocks of summaries do not fit the columns: {blocks!r}.")
+        summaries.blocks = blocks
+        if not isinstance(weights, dict) or not set(weights) <= set(HEADS) or not weights:
+            raise ValueError(f"the weights of the heads are not valid: {weights!r}.")
+        if not all(isinstance(w, float) and 0 <= w <= 1 for w in weights.values()):
+            raise ValueError(f"the weights of the heads are not shares: {weights!r}.")
+        if not 0.01 < self.temperature < 100:
+            raise ValueError(f"the temperature {self.temperature} is out of range.")
+        self.weights = dict(weights)
+        count, scores = len(summaries.names()), 1 if self.kind == "classes" and outputs == 2 else outputs
+        if "linear" in weights:
+            self.linear = LinearHead.from_tensors(under(tensors, "linear"), count, scores)
+        if "forest" in weights:
+            self.forest = TreeEnsemble.from_tensors(under(tensors, "forest"), count, outputs)
+        if "boosting" in weights:
+            self.boosting = TreeEnsemble.from_tensors(under(tensors, "boosting"), count, scores)
+        for j in summaries.bag_columns() if "linear" in weights else []:
+            table = summaries.tables[j] = tensors[f"table.{j}"]
+            if table.dtype != torch.float64 or table.shape != (len(summaries.encoder.vocabularies[j]) + 1, scores + 1):
+                raise ValueError("a table of token weights does not fit the vocabulary.")
+        if "deep" in weights:
+            parts, network = under(tensors, "deep"), facts["network"]
+            made = Plan(
+                width=bounded(network["width"], "width", most),
+                depth=bounded(network["depth"], "depth", len(parts)),
+                dropout=float(network["dropout"]),
+                deep_rho=bool(network["deep_rho"]),
+                networks=bounded(network["networks"], "networks", most),
+            )
+            if not 0 <= made.dropout <= 1:
+                raise ValueError(f"dropout must be between 0 and 1, found {made.dropout}.")
+            with torch.device("meta"):
+                self.deep = build(made, summaries, outputs, pool, 0)
+            if any(name.startswith("pool.") for name in parts):
+                self.deep.double_pooling()
+            load_weights(self.deep, parts)
+
+
+def head_names(model: str, encoder: ColumnEncoder, sets: int) -> list[str]:
+    """Heads to fit for `model` and data of this kind and size."""
+    if model not in ("auto", *HEADS):
+        raise ValueError(f"model must be 'auto', 'deep', 'boosting', 'forest' or 'linear', found {model!r}.")
+    if model != "auto":
+        return [model]
+    tokens_only = encoder.numbers == 0 and sum(map(len, encoder.vocabularies)) > MOST_DEEP_TOKENS
+    use = {"linear": True, "forest": sets <= 6000, "boosting": sets >= 50, "deep": not tokens_only}
+    return [name for name in HEADS if use[name]]
+
 
 def fold_count(sets: int) -> int:
     """Folds for so many sets; 1 means that a fifth is held out once."""
@@ -260,4 +356,8 @@ def run_together(first: Any, second: Any, together: bool) -> tuple[Any, Any]:
         return waiting.result(), done
 
 
-__all__ = ["HEADS", "BlendPooling", "Encoded", "Heads", "fold_count", "make_folds", "run_together"]
+def threads(n_jobs: int | None) -> int:
+    """Threads that fit may use: `n_jobs`, or those that torch would."""
+    if n_jobs is not None:
+        return (os.cpu_count() or 1) if n_jobs < 0 else n_jobs
+    return torch.get_num_threads()

@@ -14,6 +14,7 @@ from ..sets.tables import group_rows, is_missing
 from .columns import (
     Columns,
     as_objects,
+    as_table,
     column_names,
     factorize,
     from_values,
@@ -48,11 +49,16 @@ def parse(X: Any, schema: Schema) -> Members:
             f"X is a sparse matrix of shape {X.shape}, which does not say which rows are a set: give a list of dense "
             "arrays, one per set, or Sets.from_csr for rows that are weighted sets of tokens."
         )
-    if _is_table(X):
-        return _parse_table(X, schema)
+    table = as_table(X)
+    if table is not None:
+        return _parse_table(table, schema)
+    if type(X).__module__.startswith("awkward"):
+        import awkward as ak
+
+        return _parse_arrow(ak.to_arrow(X, list_to32=False, extensionarray=False), schema)
     if hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__"):
         return _parse_arrow(X, schema)
-    return _parse_list(X)
+    return _parse_list(X, schema)
 
 
 def parse_context(z: Any, members: Members, kinds: dict[str, str] | None = None) -> Columns | None:
@@ -60,8 +66,9 @@ def parse_context(z: Any, members: Members, kinds: dict[str, str] | None = None)
     if z is None:
         return members.context
     count = len(members)
-    if _is_table(z):
-        columns = read_columns(z, column_names(z), kinds)
+    table = as_table(z)
+    if table is not None:
+        columns = read_columns(table, column_names(table), kinds)
     else:
         array = z if isinstance(z, np.ndarray) else np.asarray(z)
         array = array[:, None] if array.ndim == 1 else array
@@ -81,16 +88,10 @@ def context_names(z: Any, X: Any) -> list[str] | None:
     """The names in `z` where it names columns of the table X."""
     z = [z] if isinstance(z, str) else z
     named = isinstance(z, list | tuple) and len(z) > 0 and all(isinstance(name, str) for name in z)
-    return list(z) if named and (_is_table(X) or hasattr(X, "obs")) else None
+    return list(z) if named and (as_table(X) is not None or hasattr(X, "obs")) else None
 
 
 # -------------------------------------------------------------------------------------------------------- tables
-
-
-def _is_table(X: Any) -> bool:
-    if isinstance(X, np.ndarray):
-        return False
-    return hasattr(X, "column_names") or (hasattr(X, "columns") and hasattr(X, "__getitem__"))
 
 
 def _parse_table(X: Any, schema: Schema) -> Members:
@@ -120,8 +121,12 @@ def _parse_anndata(X: Any, schema: Schema) -> Members:
         raise ValueError(
             f"X is AnnData: name the column of obs that identifies the set, by=. Columns: {list(X.obs.columns)}."
         )
-    matrix = X.X.toarray() if hasattr(X.X, "toarray") else np.asarray(X.X)
-    names = [str(name) for name in X.var_names]
+    names = [str(name) for name in (X.var_names if schema.columns is None else schema.columns)]
+    for name in names:
+        if name not in X.var_names:
+            raise ValueError(f"X is AnnData without the variable {name!r}; it has {len(X.var_names)} others.")
+    cells = X if schema.columns is None else X[:, names]
+    matrix = cells.X.toarray() if hasattr(cells.X, "toarray") else np.asarray(cells.X)
     columns = Columns(matrix.astype(np.float64), [], names, [], [(name, "number") for name in names])
     return _group(X.obs, columns, schema.by, schema)
 
@@ -136,7 +141,9 @@ def _group(table: Any, columns: Columns, key: str, schema: Schema) -> Members:
         whole = read_columns(table, schema.context, schema.kinds).take(order)
         _check_constant(whole, offsets)
         context = whole.take(offsets[:-1])
-    return Members(columns.take(order), offsets, order, None, context, owners[order][offsets[:-1]])
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    return Members(columns.take(order), offsets, order, None, context, owners[order][offsets[:-1]], numbers)
 
 
 def _pool_inner(X: Any, keys: list[str], members: Members) -> Members:
@@ -149,7 +156,7 @@ def _pool_inner(X: Any, keys: list[str], members: Members) -> Members:
     owner = members.set_ids[order][offsets[:-1]]
     groups = Members(members.columns.take(order), offsets)
     counts = np.bincount(owner, minlength=len(members))
-    return Members(describe(groups), to_offsets(counts), None, None, members.context)
+    return Members(describe(groups), to_offsets(counts), context=members.context, owners=members.owners)
 
 
 def _check_constant(columns: Columns, offsets: np.ndarray) -> None:
@@ -214,11 +221,11 @@ def _parse_arrow(column: Any, schema: Schema) -> Members:
         lengths = column.value_lengths().to_numpy(zero_copy_only=False)
         return Members(read_columns(table, names, schema.kinds), to_offsets(lengths))
     if pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_dictionary(inner):
-        return _parse_list(column.to_pylist())
+        return _parse_list(column.to_pylist(), schema)
     return _parse_sets(Sets.from_arrow(column))
 
 
-def _parse_list(X: Any) -> Members:
+def _parse_list(X: Any, schema: Schema) -> Members:
     """Read a 3-D array, or a list of arrays, of lists of tokens or of lists of dicts."""
     X = _without_mask(X)
     if isinstance(X, torch.Tensor):
@@ -248,7 +255,7 @@ def _parse_list(X: Any) -> Members:
     single = first is not None and np.asarray(first).ndim == 0
     if isinstance(first, str) or isinstance(X[0], str) or (single and _are_ids(X)):
         return _parse_tokens(X)
-    return _parse_records(X) if isinstance(first, dict) else _parse_arrays(X)
+    return _parse_records(X, schema) if isinstance(first, dict) else _parse_arrays(X)
 
 
 def _without_mask(array: Any) -> Any:
@@ -274,10 +281,11 @@ def _parse_arrays(X: list[Any]) -> Members:
     return Members(_matrix(values, cuts), cuts)
 
 
-def _parse_records(X: list[list[dict[str, Any]]]) -> Members:
+def _parse_records(X: list[list[dict[str, Any]]], schema: Schema) -> Members:
     flat = [member for members in X for member in members]
-    names = list(dict.fromkeys(name for member in flat for name in member))
-    each = [(name, *from_values(as_objects([member.get(name) for member in flat]), name)) for name in names]
+    names = schema.columns or [n for n in dict.fromkeys(n for member in flat for n in member) if n not in schema.drop]
+    kinds = schema.kinds or {}
+    each = [(n, *from_values(as_objects([member.get(n) for member in flat]), n, kinds.get(n))) for n in names]
     return Members(join_columns(each, len(flat)), to_offsets([len(members) for members in X]))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +36,8 @@ class Members:
     offsets : ndarray of shape (B + 1,)
     rows : ndarray of shape (N,) or None
         For tables, the row of each member.
+    owners : ndarray of int or None
+        For tables, the number of the set of each row.
     weights : ndarray of shape (N,) or None
         Multiplicities of the members.
     context : Columns or None
@@ -50,6 +53,7 @@ class Members:
     weights: np.ndarray | None = None
     context: Columns | None = None
     names: np.ndarray | None = None
+    owners: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -86,6 +90,13 @@ class Members:
         """Sets of the same sizes that hold `values` (N, ...)."""
         weights = None if self.weights is None else torch.from_numpy(self.weights).float()
         return Sets(torch.as_tensor(values), torch.from_numpy(self.offsets), weights=weights)
+
+
+def cuts(sizes: np.ndarray, most: int) -> list[slice]:
+    """Neighbouring sets with about `most` members together."""
+    share = np.maximum(np.cumsum(sizes) - 1, 0) // most
+    starts = [0, *(np.flatnonzero(np.diff(share) > 0) + 1).tolist(), len(sizes)]
+    return [slice(a, b) for a, b in pairwise(starts) if b > a]
 
 
 class Schema(NamedTuple):

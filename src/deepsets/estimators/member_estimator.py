@@ -14,11 +14,10 @@ from ..train import Batch, seeded, split_rows, train
 from .base import TableEstimator
 from .columns import Columns
 from .deep import one_thread
-from .layout import Members
+from .layout import Members, cuts
 from .network import MemberNetwork, MemberNetworks
-from .set_estimator import cuts
 from .state import bounded, load_weights, under
-from .targets import set_weights, target_column
+from .targets import set_weights
 
 
 class MemberEstimator(TableEstimator):
@@ -124,10 +123,10 @@ class MemberEstimator(TableEstimator):
     def _batch(
         self, X: Any, y: Any, z: Any, weight: Any, *, first: bool, seed: int = 0, known_classes: bool = False
     ) -> Batch:
-        members, set_level = self._read_first(X, y, z) if first else self._read(X, z, y)
+        members, set_level, y = self._read_first(X, y, z) if first else self._read(X, z, y)
         if first and not known_classes:
             self.__dict__.pop("classes_", None)
-        targets = self._targets(target_column(X, y), members, first=first)
+        targets = self._targets(y, members, first=first)
         known = set_weights(weight, len(members))
         if known is not None and not (known > 0).all():  # a weight of 0 is absence
             rows = np.flatnonzero(known > 0)

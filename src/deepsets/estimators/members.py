@@ -27,7 +27,6 @@ from .targets import (
     find_classes,
     one_per_set,
     per_member,
-    target_column,
 )
 
 
@@ -99,7 +98,7 @@ class MemberRegressor(RegressorMixin, PerMember):
 
     def predict(self, X: Any, *, z: Any = None) -> Any:
         """Predict one array (members,) or (members, targets) per set; for a table one array over its rows."""
-        members, set_level = self._read(X, z)
+        members, set_level, _ = self._read(X, z)
         return per_member(self._values(members, set_level), members)
 
     def _values(self, members: Members, set_level: Any) -> np.ndarray:
@@ -108,8 +107,8 @@ class MemberRegressor(RegressorMixin, PerMember):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, z: Any = None) -> float:
         """R² over all labelled members; `sample_weight` holds one weight per set."""
-        members, set_level = self._read(X, z, y)
-        wanted = as_numbers(self._member_targets(target_column(X, y), members), "member").reshape(members.total, -1)
+        members, set_level, y = self._read(X, z, y)
+        wanted = as_numbers(self._member_targets(y, members), "member").reshape(members.total, -1)
         found = self._values(members, set_level).reshape(members.total, -1)
         known = ~np.isnan(wanted).any(1)
         weight = self._weights(sample_weight, members, known)
@@ -167,7 +166,7 @@ class MemberClassifier(ClassifierMixin, PerMember):
 
     def predict_proba(self, X: Any, *, z: Any = None) -> Any:
         """Predict one array (members, classes) per set; for a table one array over its rows."""
-        members, set_level = self._read(X, z)
+        members, set_level, _ = self._read(X, z)
         return per_member(self._chances(members, set_level), members)
 
     def _chances(self, members: Members, set_level: Any) -> np.ndarray:
@@ -182,8 +181,8 @@ class MemberClassifier(ClassifierMixin, PerMember):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, z: Any = None) -> float:
         """Accuracy over all labelled members; `sample_weight` holds one weight per set."""
-        members, set_level = self._read(X, z, y)
-        wanted, known = self._labels(target_column(X, y), members)
+        members, set_level, y = self._read(X, z, y)
+        wanted, known = self._labels(y, members)
         found = self.classes_[self._chances(members, set_level).argmax(1)]
         weight = self._weights(sample_weight, members, known)
         return float(accuracy_score(wanted, found[known], sample_weight=weight))
@@ -235,7 +234,7 @@ class OddOneOut(MemberEstimator):
 
     def predict_proba(self, X: Any, *, z: Any = None) -> list[np.ndarray]:
         """Predict one array (members,) per set: probabilities of being the odd one, which sum to 1."""
-        members, set_level = self._read(X, z)
+        members, set_level, _ = self._read(X, z)
         layout = members.layout(torch.zeros(members.total, 1))
         logs = torch.stack([log_softmax(a[:, 0], layout) for a in self._answers(members, set_level).double()])
         return np.split(logs.exp().mean(0).numpy(), members.offsets[1:-1])
@@ -246,8 +245,8 @@ class OddOneOut(MemberEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, z: Any = None) -> float:
         """Share of sets whose odd member is found."""
-        members, _ = self._read(X, z, y)
-        wanted = one_per_set(target_column(X, y), members, "position of the odd member")
+        members, _, y = self._read(X, z, y)
+        wanted = one_per_set(y, members, "position of the odd member")
         return float(np.average(self.predict(X, z=z) == wanted, weights=sample_weight))
 
     def _targets(self, y: Any, members: Members, *, first: bool) -> Sets:

@@ -79,6 +79,7 @@ class SetNetworks(nn.Module):
     ) -> None:
         super().__init__()
         self.features, self.networks, self.width, self.drop_tokens = features, networks, width, drop_tokens
+        self.facts = {"width": width, "depth": depth, "dropout": dropout, "deep_rho": deep_rho, "networks": networks}
         inputs = features + context
         self.first = nn.Linear(inputs, networks * width) if inputs else None
         self.embed = nn.ModuleList(nn.Embedding(v + 1, networks * _EMBEDDING) for v in vocabularies)
@@ -136,6 +137,12 @@ class SetNetworks(nn.Module):
         if method == "finish":
             return torch.cat(found, dim=1)
         return {f"{k}:{name}": part for k, parts in enumerate(found) for name, part in parts.items()}
+
+    @property
+    def mergeable(self) -> bool:
+        """Whether states of parts of a set give the state of the whole."""
+        each = (p for pool in self.pool for p in getattr(pool, "poolings", [pool]))
+        return all(type(p).merge is not Pooling.merge for p in each)
 
     def double_pooling(self) -> SetNetworks:
         """The same networks, with poolings that work in float64."""
@@ -272,8 +279,3 @@ class MemberNetworks(nn.Module):
         found = [x, *(embed(codes[:, j]) for j, embed in enumerate(self.embed))]
         members = sets.with_values(torch.cat(found, dim=1) if len(found) > 1 else x)
         return torch.stack([network(members, z).values for network in self.networks])
-
-
-def is_mergeable(networks: SetNetworks) -> bool:
-    """Whether states of parts of a set give the state of the whole."""
-    return all(type(p).merge is not Pooling.merge for pool in networks.pool for p in getattr(pool, "poolings", [pool]))

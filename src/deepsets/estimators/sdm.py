@@ -15,7 +15,7 @@ from ..sets import Sets
 from .base import TableEstimator
 from .layout import Members, place
 from .mean_embedding import mean_kernel, median_distance, neighbours, outer_kernel, singly, solve, squared_distances
-from .targets import as_numbers, check_finite_targets, one_per_set, target_column
+from .targets import as_numbers, check_finite_targets, one_per_set
 
 
 class _Choice(NamedTuple):
@@ -107,8 +107,8 @@ class SupportDistributionMachine(RegressorMixin, TableEstimator):
             Targets; for a table also the name of a column.
 
         """
-        members, _ = self._read_first(X, y, None)
-        wanted = as_numbers(one_per_set(target_column(X, y), members, "target"), "set")
+        members, _, y = self._read_first(X, y, None)
+        wanted = as_numbers(one_per_set(y, members, "target"), "set")
         check_finite_targets(wanted)
         self._check_size(len(members))
         self._learn_columns(members, None)
@@ -140,7 +140,7 @@ class SupportDistributionMachine(RegressorMixin, TableEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Predict values, (sets,) or (sets, targets)."""
-        members, _ = self._read(X)
+        members, _, _ = self._read(X)
         sets, octave = self._scaled(members), self.choice_.octave
         parts = []
         for rows in torch.arange(len(sets)).split(1024):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import ClassifierMixin, TransformerMixin
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import DataConversionWarning
 from sklearn.metrics import accuracy_score
 
@@ -22,7 +22,7 @@ from .task import Task
 
 @documented(SET_PARAMETERS.replace("{class_weight}", CLASS_WEIGHT))
 @dataclass(kw_only=True, eq=False, repr=False)
-class SetClassifier(TransformerMixin, ClassifierMixin, SetEstimator):
+class SetClassifier(ClassifierMixin, SetEstimator):
     """A class, or several labels, for each set.
 
     Labels come as a list of lists of labels, or as an indicator matrix (sets, labels); then `predict` gives an
@@ -61,7 +61,7 @@ class SetClassifier(TransformerMixin, ClassifierMixin, SetEstimator):
 
     def predict_proba(self, X: Any, *, z: Any = None) -> np.ndarray:
         """Predict probabilities of classes, or of labels: (sets, classes)."""
-        return self._final(self._answers(*self._read(X, z)))
+        return self._final(self._answers(*self._read(X, z)[:2]))
 
     def predict(self, X: Any, *, z: Any = None) -> np.ndarray:
         """Predict the most probable class, (sets,); for labels an indicator matrix (sets, labels)."""
@@ -135,6 +135,12 @@ class SetClassifier(TransformerMixin, ClassifierMixin, SetEstimator):
             return (len(task.y) / (task.outputs * np.maximum(counts, 1)))[task.y]
         if not isinstance(self.class_weight, dict):
             raise ValueError(f"class_weight must be 'balanced', a dict or None, found {self.class_weight!r}.")
+        unknown = set(self.class_weight) - set(self.classes_.tolist())
+        if unknown:
+            raise ValueError(
+                f"class_weight names {sorted(map(repr, unknown))[0]}, which is not a class; "
+                f"classes are {', '.join(map(repr, self.classes_.tolist()))}."
+            )
         return np.array([float(self.class_weight.get(c, 1.0)) for c in self.classes_.tolist()])[task.y]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, z: Any = None) -> float:

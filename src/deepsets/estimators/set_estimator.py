@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
 import torch
+from sklearn.base import TransformerMixin
+from sklearn.utils import Bunch
+from sklearn.utils._set_output import _get_output_config
 
 from ..nn import State
 from .base import TableEstimator
 from .blend import calibration_error, make_folds, residual_quantiles
 from .columns import Columns
-from .deep_training import DeepTraining
-from .heads import HEADS, BlendPooling, Encoded, Heads, fold_count, run_together
-from .interpretation import Interpretation
-from .layout import Members
-from .network import is_mergeable
-from .stored_heads import StoredHeads
+from .deep import Plan, build, fit_deep, plan
+from .heads import BlendPooling, Encoded, Heads, fold_count, head_names, run_together, threads
+from .layout import Members, cuts
 from .summaries import Summaries
-from .targets import one_per_set, set_weights, target_column
+from .targets import per_member, present
 from .task import Task
-
-# Sets of tokens from large vocabularies: networks were far behind the linear model on TREC (held-out log loss .92
-# against .53) and took most of the time.
-MOST_DEEP_TOKENS = 300
 
 ModelName = Literal["auto", "deep", "boosting", "forest", "linear"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class SetEstimator(DeepTraining, Interpretation, StoredHeads, TableEstimator):
+class SetEstimator(TransformerMixin, TableEstimator):
     """Fit heads on sets, blend them, and predict through pooled states; see `SetClassifier` and `SetRegressor`."""
 
     model: ModelName = "auto"
@@ -64,8 +58,14 @@ class SetEstimator(DeepTraining, Interpretation, StoredHeads, TableEstimator):
     def _task(self, y: Any, members: Members, *, first: bool) -> Task:
         raise NotImplementedError
 
+    def _kind(self) -> Any:
+        raise NotImplementedError
+
     def _final(self, answers: np.ndarray) -> np.ndarray:
         """Answers of the heads in the user's units."""
+        raise NotImplementedError
+
+    def _score(self, answers: np.ndarray, y: Any, members: Members, weight: Any) -> float:
         raise NotImplementedError
 
     def _task_weights(self, task: Task) -> np.ndarray | None:
@@ -98,69 +98,131 @@ class SetEstimator(DeepTraining, Interpretation, StoredHeads, TableEstimator):
         if self.warm_start and hasattr(self, "heads_") and self.heads_.deep is not None:
             return self._continue(X, y, z, sample_weight)
         seed = self._fit_seed(self.checkpoint_dir)
-        members, set_level = self._read_first(X, y, z)
-        wanted, weight = target_column(X, y), set_weights(sample_weight, len(members))
-        if weight is not None and not (weight > 0).all():  # a weight of 0 is absence, in what is learned of y too
-            rows = np.flatnonzero(weight > 0)
-            wanted, weight = one_per_set(wanted, members, "target")[rows], weight[rows]
-            members, set_level = members.take(rows), None if set_level is None else set_level.take(rows)
-        task = self._task(wanted, members, first=True)
-        self._learn_columns(members, set_level)
-        self.n_outputs_ = task.outputs
+        encoded, task, weight = self._start(X, y, z, sample_weight)
         extra = self._task_weights(task)
         weight = extra if weight is None else weight if extra is None else weight * extra
-        heads = self.heads_ = Heads(task.kind, task.outputs, Summaries(self.encoder_, self.context_))
-        encoded = self._encode_members(members, set_level)
-        names = self._head_names(len(members))
-        folds = make_folds(task, self.n_estimators or fold_count(len(members)), seed)
+        heads, sets = self.heads_, len(encoded.members)
+        names = head_names(self.model, self.encoder_, sets)
+        folds = make_folds(task, self.n_estimators or fold_count(sets), seed)
 
         def shallow() -> dict[str, np.ndarray]:
             return heads.fit_summaries([n for n in names if n != "deep"], encoded, task, weight, folds, seed)
 
-        def deep() -> np.ndarray | None:
-            return self._fit_deep(encoded, task, weight, folds, seed) if "deep" in names else None
+        def deep() -> dict[str, np.ndarray]:
+            if "deep" not in names:
+                return {}
+            made = self._plan(encoded, task, len(folds))
+            heads.deep = build(made, heads.summaries, task.outputs, self.pool, seed)
+            stop = sets >= 400 and self.epochs is None if self.early_stopping is None else self.early_stopping
+            patience = (self.patience or max(3, made.epochs // 5)) if stop else None
+            options = {"seed": seed, "warmup": 0.3, "checkpoint_dir": self.checkpoint_dir, "patience": patience}
+            self._train(encoded, task, weight, folds, made, **options)
+            return {"deep": heads.deep_held_out(encoded, folds)}
 
-        together = "deep" in names and len(names) > 1 and _threads(self.n_jobs) > 1
+        together = "deep" in names and len(names) > 1 and threads(self.n_jobs) > 1
         held, deep_held = run_together(shallow, deep, together)
-        if deep_held is not None:
-            held["deep"] = deep_held
-        self._finish_fit(held, task, weight)
+        self._finish(held | deep_held, task, weight)
         return self
 
-    def _head_names(self, sets: int) -> list[str]:
-        if self.model not in ("auto", *HEADS):
-            raise ValueError(f"model must be 'auto', 'deep', 'boosting', 'forest' or 'linear', found {self.model!r}.")
-        if self.model != "auto":
-            return [self.model]
-        tokens_only = self.encoder_.numbers == 0 and sum(map(len, self.encoder_.vocabularies)) > MOST_DEEP_TOKENS
-        use = {"linear": True, "forest": sets <= 6000, "boosting": sets >= 50, "deep": not tokens_only}
-        return [name for name in HEADS if use[name]]
+    def partial_fit(self, X: Any, y: Any, *, z: Any = None, sample_weight: Any = None, classes: Any = None) -> Self:
+        """One pass of the deep networks over these sets; the first call starts networks, without other heads.
 
-    def _finish_fit(self, held: dict[str, np.ndarray], task: Task, weight: np.ndarray | None) -> None:
-        heads = self.heads_
-        answers = heads.choose(held, task, weight)
-        if heads.deep is not None:
-            heads.deep.double_pooling()
-        self.mergeable_ = self._is_mergeable()
-        self.head_weights_ = dict(heads.weights)
-        self.head_losses_ = {}
+        Parameters
+        ----------
+        X, y, z, sample_weight
+            As in `fit`.
+        classes : array, optional
+            For classifiers: all classes that will ever occur (first call only).
+
+        """
+        self._check_parameters()
+        if hasattr(self, "heads_"):
+            return self._continue(X, y, z, sample_weight, epochs=1)
+        encoded, task, weight = self._start(X, y, z, sample_weight, classes)
+        made = self._plan(encoded, task, self.n_estimators or 1)._replace(epochs=1)
+        self.heads_.deep = build(made, self.heads_.summaries, task.outputs, self.pool, self._seed())
+        self._finish({"deep": np.full((len(encoded.members), task.outputs), np.nan)}, task, None)
+        self._train(encoded, task, weight, [], made, seed=self._seed(), schedule="constant", warmup=0.0)
+        return self
+
+    def _start(
+        self, X: Any, y: Any, z: Any, sample_weight: Any, classes: Any = None
+    ) -> tuple[Encoded, Task, np.ndarray | None]:
+        """Read training data, and learn all that comes before the heads."""
+        members, set_level, y = self._read_first(X, y, z)
+        if classes is not None:
+            self.classes_ = np.unique(np.asarray(classes))
+        members, set_level, y, weight = present(members, set_level, y, sample_weight)
+        task = self._task(y, members, first=classes is None)
+        self._learn_columns(members, set_level)
+        self.n_outputs_ = task.outputs
+        self.heads_ = Heads(task.kind, task.outputs, Summaries(self.encoder_, self.context_))
+        return next(self._parts(members, set_level, whole=True)), task, weight
+
+    def _continue(self, X: Any, y: Any, z: Any, sample_weight: Any, epochs: int | None = None) -> Self:
+        """Train the networks further, from the weights they have."""
+        members, set_level, y = self._read(X, z, y)
+        members, set_level, y, weight = present(members, set_level, y, sample_weight)
+        task = self._task(y, members, first=False)
+        if self.heads_.deep is None:
+            raise ValueError("the fitted blend has no deep networks to train further: use model='deep'.")
+        encoded = next(self._parts(members, set_level, whole=True))
+        made = self._plan(encoded, task, self.heads_.deep.networks)
+        made, schedule = made._replace(epochs=epochs or made.epochs), "constant" if epochs else "cosine"
+        self._train(encoded, task, weight, [], made, seed=self._seed(), schedule=schedule, warmup=0.0)
+        return self
+
+    def _plan(self, encoded: Encoded, task: Task, folds: int) -> Plan:
+        chosen = {n: getattr(self, n) for n in ("width", "depth", "dropout", "batch_size", "epochs")}
+        tokens = encoded.codes.shape[1]
+        features = encoded.sets.values.shape[1] - tokens
+        return plan(task, encoded.members.total, features, tokens, folds=folds, **chosen)
+
+    def _train(self, encoded: Encoded, task: Task, weight: Any, folds: Any, made: Plan, **options: Any) -> None:
+        networks = self.heads_.deep
+        assert networks is not None
+        self.history_ = fit_deep(
+            networks.float(),
+            encoded.sets,
+            encoded.network_context(),
+            task,
+            weight,
+            folds,
+            epochs=made.epochs,
+            batch_size=made.batch_size,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            subset=self.subset,
+            device=self.device,
+            on_epoch=self.on_epoch,
+            progress=self.verbose,
+            **options,
+        )
+
+    def _finish(self, held: dict[str, np.ndarray], task: Task, weight: np.ndarray | None) -> None:
+        """Weigh the heads by their held-out answers, and keep what these say about the blend."""
+        answers = self.heads_.choose(held, task, weight)
+        self.head_weights_, self.head_losses_ = dict(self.heads_.weights), {}
         self.calibration_error_, self.residuals_ = None, np.zeros((0, task.outputs))
         if answers is None:
             return
-        rows = np.flatnonzero(np.isfinite(answers).all(1))
+        for name, found in (held | {"blend": answers}).items():
+            rows = np.flatnonzero(np.isfinite(found).all(1))
+            self.head_losses_[name] = float(task.take(rows).loss(found[rows]).mean())
         known = task.take(rows)
-        for name, found in held.items():
-            good = np.isfinite(found).all(1)
-            self.head_losses_[name] = float(task.take(np.flatnonzero(good)).loss(found[good]).mean())
-        self.head_losses_["blend"] = float(known.loss(answers[rows]).mean())
         if task.kind == "classes":
             self.calibration_error_ = calibration_error(answers[rows], known.y)
         if task.kind == "regression":
             self.residuals_ = residual_quantiles(answers[rows] - known.y)
 
-    def _is_mergeable(self) -> bool:
-        nested = not isinstance(self.by, str | type(None)) and len(self.by) > 1
-        return not nested and (self.heads_.deep is None or is_mergeable(self.heads_.deep))
+    @property
+    def mergeable_(self) -> bool:
+        """Whether states of parts of a set merge to the state of the whole."""
+        self._check_fitted()
+        return not self._nested() and (self.heads_.deep is None or self.heads_.deep.mergeable)
+
+    def _nested(self) -> bool:
+        return isinstance(self.by, list | tuple) and len(self.by) > 1
 
     # ------------------------------------------------------------------------------------------ states, answers
 
@@ -178,7 +240,7 @@ class SetEstimator(DeepTraining, Interpretation, StoredHeads, TableEstimator):
             Float64 parts, one row per set.
 
         """
-        members, set_level = self._read(X, z)
+        members, set_level, _ = self._read(X, z)
         if not self.mergeable_:
             raise ValueError(
                 f"this {type(self).__name__} looks at whole sets (pool={self.pool!r}, by={self.by!r}): "
@@ -207,52 +269,131 @@ class SetEstimator(DeepTraining, Interpretation, StoredHeads, TableEstimator):
         return self._final(self.heads_.answer(state.parts))
 
     def _answers(self, members: Members, set_level: Columns | None) -> np.ndarray:
-        found = [
-            self.heads_.answer(self.heads_.state(part, mergeable=self.mergeable_))
-            for part in self._parts(members, set_level)
-        ]
-        return np.concatenate(found)
+        heads = self.heads_
+        parts = self._parts(members, set_level)
+        return np.concatenate([heads.answer(heads.state(part, mergeable=self.mergeable_)) for part in parts])
 
-    def _encode_members(self, members: Members, set_level: Columns | None) -> Encoded:
+    def _parts(self, members: Members, set_level: Columns | None, *, whole: bool = False) -> Iterator[Encoded]:
+        """Encoded members, in pieces of whole sets with a bounded input of the networks, or all at once."""
         codes = self.encoder_.codes(members.columns)
         context = self.heads_.summaries.encode_context(set_level)
-        return self._prepared(members, codes, context)
-
-    def _prepared(self, members: Members, codes: np.ndarray, context: np.ndarray | None) -> Encoded:
-        views = self.encoder_.views(members.columns)
-        values = torch.cat([views, torch.from_numpy(codes).float()], dim=1) if codes.shape[1] else views
-        return Encoded(members, codes, context, members.layout(values))
-
-    def _parts(self, members: Members, set_level: Columns | None) -> Any:
-        """Encoded members in pieces of whole sets with about 200,000 numbers per network input."""
-        codes = self.encoder_.codes(members.columns)
-        context = self.heads_.summaries.encode_context(set_level)
-        for rows in cuts(members.sizes, max(1000, 20_000_000 // max(50, self.encoder_.view_width))):
-            first, last = int(members.offsets[rows.start]), int(members.offsets[rows.stop])
-            piece = (
-                members.take(np.arange(rows.start, rows.stop))
-                if (rows.start, rows.stop) != (0, len(members))
-                else members
-            )
-            yield self._prepared(piece, codes[first:last], None if context is None else context[rows])
-
-    def _score(self, answers: np.ndarray, y: Any, members: Members, weight: Any) -> float:
-        raise NotImplementedError
+        most = members.total + 1 if whole else max(1000, 20_000_000 // max(50, self.encoder_.view_width))
+        pieces = cuts(members.sizes, most)
+        for rows in pieces:
+            piece = members if len(pieces) == 1 else members.take(np.arange(rows.start, rows.stop))
+            own = codes[int(members.offsets[rows.start]) : int(members.offsets[rows.stop])]
+            views = self.encoder_.views(piece.columns)
+            values = torch.cat([views, torch.from_numpy(own).float()], dim=1) if own.shape[1] else views
+            yield Encoded(piece, own, None if context is None else context[rows], piece.layout(values))
 
     def _score_sets(self, X: Any, y: Any, sample_weight: Any, z: Any) -> float:
-        members, set_level = self._read(X, z, y)
-        return self._score(self._answers(members, set_level), target_column(X, y), members, sample_weight)
+        members, set_level, y = self._read(X, z, y)
+        return self._score(self._answers(members, set_level), y, members, sample_weight)
 
+    # ------------------------------------------------------------------------------------------- interpretation
 
-def cuts(sizes: np.ndarray, most: int) -> list[slice]:
-    """Neighbouring sets with about `most` members together."""
-    share = np.maximum(np.cumsum(sizes) - 1, 0) // most
-    starts = [0, *(np.flatnonzero(np.diff(share) > 0) + 1).tolist(), len(sizes)]
-    return [slice(a, b) for a, b in pairwise(starts) if b > a]
+    def explain(self, X: Any, *, z: Any = None) -> Any:
+        """Contribution of each member: the answer for its set minus the answer without it.
 
+        Parameters
+        ----------
+        X, z
+            As in `fit`.
 
-def _threads(n_jobs: int | None) -> int:
-    """Threads that fit may use: `n_jobs`, or those that torch would."""
-    if n_jobs is not None:
-        return (os.cpu_count() or 1) if n_jobs < 0 else n_jobs
-    return torch.get_num_threads()
+        Returns
+        -------
+        list of arrays of shape (members, outputs)
+            One array per set; for a table one array in the order of its rows. Positive: the member pushes the value,
+            or the probability of the class, up. Members are left out in the pooled state, which costs about as much
+            as a prediction.
+
+        """
+        members, set_level, _ = self._read(X, z)
+        if self._nested():
+            raise ValueError(
+                "explain needs sets of members; this estimator was fitted to sets of sets (by with several columns)."
+            )
+        found = []
+        for part in self._parts(members, set_level):
+            state = self.heads_.state(part, mergeable=self.mergeable_)
+            whole = self._final(self.heads_.answer(state))
+            without = self._final(self.heads_.without_each(part, state))
+            whole, without = (a.reshape(len(a), -1) for a in (whole, without))
+            found.append(np.repeat(whole, part.members.sizes, axis=0) - without)
+        return per_member(np.concatenate(found), members)
+
+    def transform(self, X: Any, *, z: Any = None) -> Any:
+        """Embed sets: their summaries, and the pooled vector of the first deep network where there is one.
+
+        Parameters
+        ----------
+        X, z
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (sets, embedding)
+            Or as `set_output` says; a pandas table made from a table has the names of the sets as its index.
+
+        """
+        members, set_level, _ = self._read(X, z)
+        found = np.concatenate([self.heads_.embed(part) for part in self._parts(members, set_level)])
+        if _get_output_config("transform", self)["dense"] != "pandas" or members.names is None:
+            return found
+        import pandas as pd
+
+        return pd.DataFrame(found, index=pd.Index(members.names, name=self.by), columns=self.get_feature_names_out())
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the columns of `transform`."""
+        self._check_fitted()
+        return np.array(self.heads_.embedding_names(), dtype=object)
+
+    def feature_importance(self, X: Any, y: Any, *, z: Any = None, n_repeats: int = 5) -> Bunch:
+        """Loss of score when a column is permuted over all members.
+
+        Parameters
+        ----------
+        X, y, z
+            Sets with known targets, as in `fit`; better not the training sets.
+        n_repeats : int
+            Permutations of each column.
+
+        Returns
+        -------
+        Bunch
+            ``importances_mean`` and ``importances_std`` (columns,), ``importances`` (columns, repeats),
+            ``feature_names``.
+
+        """
+        members, set_level, y = self._read(X, z, y)
+        rng = np.random.default_rng(0 if self.random_state is None else self._seed())
+        base = self._score(self._answers(members, set_level), y, members, None)
+        names = members.columns.given_names()
+        found = np.zeros((len(names), n_repeats))
+        for i, name in enumerate(names):
+            for r in range(n_repeats):
+                mixed = replace(members, columns=members.columns.permuted(name, rng.permutation(members.total)))
+                found[i, r] = base - self._score(self._answers(mixed, set_level), y, members, None)
+        return Bunch(
+            importances_mean=found.mean(1),
+            importances_std=found.std(1),
+            importances=found,
+            feature_names=np.array(names, dtype=object),
+        )
+
+    # --------------------------------------------------------------------------------------------------- state
+
+    def _add_state(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+        found, about = self.heads_.get_state()
+        tensors |= found | {"residuals": torch.from_numpy(self.residuals_)}
+        facts |= about | {"calibration_error": self.calibration_error_}
+        facts["heads"]["losses"] = self.head_losses_
+
+    def _restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+        self.heads_ = Heads(self._kind(), self.n_outputs_, Summaries(self.encoder_, self.context_))
+        self.heads_.set_state(tensors, facts, self.pool)
+        self.head_weights_, self.head_losses_ = dict(self.heads_.weights), facts["heads"].get("losses", {})
+        self.calibration_error_, self.residuals_ = facts.get("calibration_error"), tensors["residuals"].numpy()
+        if self.residuals_.ndim != 2 or self.residuals_.shape[1] != self.n_outputs_:
+            raise ValueError("the residuals do not fit the outputs.")

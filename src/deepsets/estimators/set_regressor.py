@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import RegressorMixin, TransformerMixin
+from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from .blend import conformal_radius
@@ -22,7 +22,7 @@ from .task import Task
 
 @documented(SET_PARAMETERS.replace("{class_weight}", ""))
 @dataclass(kw_only=True, eq=False, repr=False)
-class SetRegressor(TransformerMixin, RegressorMixin, SetEstimator):
+class SetRegressor(RegressorMixin, SetEstimator):
     """One or more values for each set.
 
     {parameters}
@@ -51,7 +51,7 @@ class SetRegressor(TransformerMixin, RegressorMixin, SetEstimator):
 
     def predict(self, X: Any, *, z: Any = None) -> np.ndarray:
         """Predict values, (sets,) or (sets, targets)."""
-        return self._final(self._answers(*self._read(X, z)))
+        return self._final(self._answers(*self._read(X, z)[:2]))
 
     def predict_interval(self, X: Any, *, z: Any = None, coverage: float = 0.9) -> np.ndarray:
         """Predict intervals that contain the target of a new set with about the given probability.
@@ -72,7 +72,7 @@ class SetRegressor(TransformerMixin, RegressorMixin, SetEstimator):
         """
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must be between 0 and 1, found {coverage!r}.")
-        answers = self._answers(*self._read(X, z))
+        answers = self._answers(*self._read(X, z)[:2])
         if len(self.residuals_) == 0:
             raise ValueError("there are no out-of-fold errors to take intervals from: call fit, not partial_fit.")
         radius = conformal_radius(self.residuals_, coverage)

@@ -78,6 +78,11 @@ class Summaries:
         fits = {"quantiles": 0 < D <= 40, "products": 2 <= D <= 12, "categories": 0 < D * split <= 150}
         return [name for name, good in fits.items() if good]
 
+    @property
+    def context_width(self) -> int:
+        """Columns of `encode_context`."""
+        return 0 if self.context is None else self.context.numbers + sum(len(k) + 1 for k in self.kept_z)
+
     def bag_columns(self) -> list[int]:
         """Category columns with too many values for shares: the linear head takes all of them, as a bag."""
         return [j for j, words in enumerate(self.encoder.vocabularies) if len(words) > MOST_CATEGORIES]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..sets.tables import is_missing
-from .columns import column_names, plain_column
+from .columns import Columns, column_names, plain_column
 from .layout import Members
 
 
@@ -59,17 +59,17 @@ def one_per_set(y: Any, members: Members, what: str) -> np.ndarray:
     y = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
     if y.ndim == 0:
         raise ValueError(f"y is a single value ({y.item()!r}); wanted one target for each of the {len(members)} sets.")
-    if members.rows is not None and len(y) == members.total and len(y) != len(members):
-        rows, starts = y[members.rows], members.offsets[:-1]
-        firsts = np.repeat(rows[starts], members.sizes, axis=0)
-        same = (rows == firsts) | ((rows != rows) & (firsts != firsts))  # noqa: PLR0124  # NaN throughout is no change
+    if members.owners is not None and len(y) == len(members.owners) and len(y) != len(members):
+        first = y[np.unique(members.owners, return_index=True)[1]]
+        wanted = first[members.owners]
+        same = (y == wanted) | ((y != y) & (wanted != wanted))  # noqa: PLR0124  # NaN throughout is no change
         if not np.all(same):
-            bad = int(members.set_ids[int(np.argmin(same if same.ndim == 1 else same.all(1)))])
+            bad = int(members.owners[~(same if same.ndim == 1 else same.all(1))].min())
             raise ValueError(
                 f"the {what} must be one for each set, but it changes within set {bad} of the table. "
                 "For targets of members use MemberRegressor or MemberClassifier."
             )
-        y = rows[starts]
+        y = first
     if len(y) != len(members):
         raise ValueError(f"there are {len(members)} sets, but y has {len(y)} entries.")
     return y
@@ -190,3 +190,12 @@ def set_weights(weight: Any, count: int) -> np.ndarray | None:
     if not (out > 0).any():
         raise ValueError("sample_weight is zero for all sets: there is nothing to learn from.")
     return out
+
+
+def present(members: Members, set_level: Columns | None, y: Any, sample_weight: Any) -> Any:
+    """Without the sets of weight 0, which count as absent in what is learned of y too; the weights."""
+    weight = set_weights(sample_weight, len(members))
+    if weight is None or (weight > 0).all():
+        return members, set_level, y, weight
+    y, rows = one_per_set(y, members, "target"), np.flatnonzero(weight > 0)
+    return members.take(rows), None if set_level is None else set_level.take(rows), y[rows], weight[rows]

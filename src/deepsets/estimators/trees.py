@@ -252,7 +252,9 @@ class _Boosted:
 
     def __init__(self, x: np.ndarray, y: np.ndarray, weight: Any, task: Task, iterations: int, seed: int) -> None:
         rows = len(x)
-        self.columns = _most_correlated(x, y, task) if x.shape[1] > MOST_BOOSTED else np.arange(x.shape[1])
+        self.columns = np.flatnonzero(~np.isnan(x).all(0))  # scikit-learn fails at a column without values
+        if len(self.columns) > MOST_BOOSTED:
+            self.columns = self.columns[_most_correlated(x[:, self.columns], y, task)]
         kind = HistGradientBoostingRegressor if task.kind == "regression" else HistGradientBoostingClassifier
         self.model = kind(
             max_iter=iterations,

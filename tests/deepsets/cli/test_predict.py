@@ -72,12 +72,16 @@ def test_text_that_looks_like_numbers_stays_text(tmp_path):
 
 
 @pytest.mark.filterwarnings("default")
-def test_unseen_words_are_a_note_not_a_failure(models, tmp_path):
+def test_unseen_words_are_one_note_not_a_failure(models, tmp_path, monkeypatch):
     frame().assign(word="kiwi").to_csv(tmp_path / "t.csv", index=False)
+    monkeypatch.setattr(reader, "MEMBERS", 9)
+    original = File.batches
+    monkeypatch.setattr(File, "batches", lambda self, columns, rows: original(self, columns, 7))
     command = ["predict", str(models / "word"), str(tmp_path / "t.csv"), "-o", str(tmp_path / "out.csv")]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0
-    assert done.stderr.startswith("Note: ") and "kiwi" in done.stderr
+    assert done.stderr.count("Note: ") == 1
+    assert f"{SIZES.sum()} of {SIZES.sum()} values in 'word', for example 'kiwi'" in done.stderr
 
 
 def test_the_order_of_columns_and_unseen_columns_do_not_matter(models, table, tmp_path):

@@ -270,3 +270,88 @@ def test_parameters_out_of_range_are_named(options, message):
 def test_labels_of_the_wrong_kind_are_named(y, message):
     with pytest.raises(ValueError, match=message):
         SetClassifier(**QUICK).fit([np.ones((2, 2))] * 3, y)
+
+
+@pytest.mark.parametrize("library", ["duckdb", "datasets", "polars"])
+def test_tables_of_other_libraries_are_read_with_their_targets(library):
+    module = pytest.importorskip(library)
+    frame = pd.DataFrame({"set": np.arange(120) // 4, "x": np.arange(120) % 7 / 7})
+    frame["y"] = frame.groupby("set")["x"].transform("mean")
+    table = {
+        "duckdb": lambda: module.from_df(frame),
+        "datasets": lambda: module.Dataset.from_pandas(frame),
+        "polars": lambda: module.from_pandas(frame),
+    }[library]()
+    model = SetRegressor(by="set", **QUICK).fit(table, "y")
+    wanted = SetRegressor(by="set", **QUICK).fit(frame, "y")
+    np.testing.assert_allclose(model.predict(table), wanted.predict(frame), atol=1e-9)
+    assert model.score(table, "y") > 0.9
+
+
+def test_awkward_records_are_members_with_named_columns():
+    ak = pytest.importorskip("awkward")
+    X = ak.Array([[{"pt": float(i + j), "kind": "ab"[j % 2]} for j in range(i % 3)] for i in range(30)])
+    model = SetRegressor(**QUICK).fit(X, np.arange(30.0))
+    assert model.feature_names_in_.tolist() == ["pt", "kind"]
+    assert model.predict(X).shape == (30,)
+
+
+def test_records_are_predicted_with_the_columns_of_fit():
+    X = [[{"pt": float(i + j), "kind": "ab"[j % 2]} for j in range(1 + i % 3)] for i in range(30)]
+    model = SetRegressor(**QUICK).fit(X, np.arange(30.0))
+    wanted = model.predict([[{"pt": 1.0, "kind": "a"}]])
+    assert model.predict([[{"kind": "a", "more": 3, "pt": 1.0}]]) == wanted
+    assert np.isfinite(model.predict([[{"kind": "a"}], []])).all()  # a missing value; an empty set
+
+
+def test_targets_of_sets_of_sets_are_columns_of_the_table():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"patient": rng.integers(30, size=300), "slide": rng.integers(3, size=300)})
+    table["size"], table["sick"] = rng.normal(size=300) + table["patient"] % 2, table["patient"] % 2
+    model = SetClassifier(by=["patient", "slide"], **QUICK).fit(table, "sick")
+    y = table.groupby("patient", sort=False)["sick"].first().to_numpy()
+    assert model.score(table, "sick") == (model.predict(table) == y).mean() > 0.7
+    found = model.feature_importance(table, "sick", n_repeats=1)
+    assert found.feature_names.tolist() == ["size"]
+    assert found.importances_mean[0] > 0.1
+
+
+def test_a_summary_without_values_in_a_fold_does_not_stop_boosting():
+    rng = np.random.default_rng(0)
+    X = [rng.normal(size=(4, 2)) for _ in range(60)]
+    for x in X[1:]:
+        x[:, 1] = np.nan
+    model = SetRegressor(model="boosting", random_state=0).fit(X, [x[:, 0].mean() for x in X])
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_anndata_is_predicted_with_the_variables_of_fit():
+    anndata = pytest.importorskip("anndata")
+    rng = np.random.default_rng(0)
+    obs = pd.DataFrame({"donor": [f"d{i // 5}" for i in range(200)]}, index=[f"cell{i}" for i in range(200)])
+    obs["age"] = np.arange(200) // 5
+    cells = anndata.AnnData(
+        rng.normal(size=(200, 3)) + obs[["age"]].to_numpy(), obs, pd.DataFrame(index=["a", "b", "c"])
+    )
+    model = SetRegressor(by="donor", **QUICK).fit(cells, "age")
+    np.testing.assert_allclose(model.predict(cells[:, ["c", "a", "b"]]), model.predict(cells))
+    with pytest.raises(ValueError, match="AnnData without the variable 'c'"):
+        model.predict(cells[:, ["a", "b"]])
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_embeddings_come_in_the_container_that_was_asked_for(table):
+    frame = orders()
+    X = frame if table else [np.ones((i % 3 + 1, 2)) * i for i in range(40)]
+    y = per_set(frame) if table else np.arange(40.0)
+    model = SetRegressor(by="customer" if table else None, **QUICK).set_output(transform="pandas").fit(X, y)
+    found = model.transform(X)
+    assert isinstance(found, pd.DataFrame)
+    assert found.columns.tolist() == model.get_feature_names_out().tolist()
+    assert found.index.tolist() == (frame["customer"].drop_duplicates().tolist() if table else list(range(40)))
+
+
+def test_weights_of_unknown_classes_are_refused():
+    X = [np.ones((2, 2)) * i for i in range(20)]
+    with pytest.raises(ValueError, match="class_weight names 'sik', which is not a class; classes are 'ill', 'well'"):
+        SetClassifier(class_weight={"sik": 3}, **QUICK).fit(X, ["ill", "well"] * 10)
