@@ -70,9 +70,12 @@ def _expansion(
     from ..io import load
     from .fit_expansion import read_elements
 
-    _, sets = read_elements(table, by, element)
-    before = None if train is None else read_elements(train, by, element)[1]
-    rows = evaluate_expander(load(model), sets, k, training_sets=before)
+    expander = load(model)
+    columns = dict(zip(("by", "element"), getattr(expander, "columns_", (None, None)), strict=True))  # those of the fit
+    columns |= {name: given for name, given in {"by": by, "element": element}.items() if given}
+    _, sets = read_elements(table, **columns)
+    before = None if train is None else read_elements(train, **columns)[1]
+    rows = evaluate_expander(expander, sets, k, training_sets=before)
     methods = [{name: value for name, value in row.items() if name != "queries"} for row in rows]
     scores = {name: value for name, value in methods[0].items() if name != "method"}
     return {"sets": len(sets), "labelled": rows[0]["queries"]} | scores | {"methods": methods}

@@ -41,6 +41,7 @@ def fit_expansion(
         show(schema, "Schema")
     start = time.perf_counter()
     expander = Expander(None if method == "blend" else (method,), epochs=epochs, random_state=seed).fit(sets)
+    expander.columns_ = [by, element]
     io.save(expander, output, overwrite)
     result = {"model": str(output), "seconds": round(time.perf_counter() - start, 3)}
     show_result((schema if as_json else {}) | result, "\nFitted", as_json)
@@ -52,7 +53,7 @@ def read_elements(path: Path, by: str | None, element: str | None) -> tuple[str,
     A text file, or a CSV file without --by and --element, has one set per line and no header.
     """
     if path.suffix.lower() == ".txt" or (path.suffix.lower() == ".csv" and by is None and element is None):
-        return "one set per line", _baskets(path)
+        return "one set per line", _lines(path)
     from ..io import TableError
     from ..io.files import File
     from ..io.reader import Source
@@ -88,7 +89,7 @@ def _text(column: Any) -> Any:
     return column.cast(pa.string())
 
 
-def _baskets(path: Path) -> list[list[str]]:
+def _lines(path: Path) -> list[list[str]]:
     """One set per line: separated by tabs where there are any, else by commas, else by blanks; quotes as in CSV."""
     if not path.is_file():
         raise ValueError(f"{path} {'is not a file' if path.exists() else 'does not exist'}.")
@@ -102,4 +103,11 @@ def _baskets(path: Path) -> list[list[str]]:
     sets = [members for members in sets if members]
     if not sets:
         raise ValueError(f"{path} has no line with an element, so there are no sets.")
+    first, *rest = sets
+    table = path.suffix.lower() == ".csv" and len(rest) > 1 and {len(row) for row in sets} == {len(first)} != {1}
+    if table and not set(first) & {member for row in rest for member in row}:
+        raise ValueError(
+            f"{path} looks like a table with the columns {', '.join(first)}, not like one set per line: name the "
+            "column of the set with --by and that of its elements with --element, or give a .txt file of sets."
+        )
     return sets

@@ -25,6 +25,8 @@ _SCORES = 4_000_000  # numbers of one part in memory, while the weights are lear
 _RIDGES, _LARGEST_TRIED = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0), 2000
 _TRIED = (0.03, 0.1, 0.2, 0.4, 0.7, 1.0)  # weights of a part that is added to the blend
 _MOST_ADDED = 5
+_LENGTHS = (2, 5, 15)  # queries of up to so many members, and longer ones, have weights of their own
+_FEWEST_NATURAL = 500  # where there are fewer queries of a length, longer ones are cut to it
 # Weights where there are too few sets to learn them from.
 _UNLEARNED = {"popularity": 0.2, "latent-vectors": 0.5, "deep-sets": 0.1, "features": 0.5}
 
@@ -105,8 +107,8 @@ class Expander(BaseExpander):
     ----------
     parts_ : dict of str to BaseExpander
         The fitted parts, by name.
-    weights_ : ndarray
-        The weight of each part.
+    weights_ : ndarray of shape (4, P)
+        The weight of each part, for queries of up to 2, up to 5, up to 15 and more members.
     recall_ : list of float
         Recall@10 on the held-out members: of the blend, then of each part.
 
@@ -139,7 +141,8 @@ class Expander(BaseExpander):
             raise ValueError(f"parts must be of {', '.join(METHODS)}; found {unknown[0]!r}.")
         if "features" in self.part_names_ and self.features_ is None:
             raise ValueError('the part "features" needs items with features: give `items` with features to fit.')
-        self.weights_ = np.array([_UNLEARNED.get(name, 1.0) for name in self.part_names_], np.float32)
+        unlearned = np.array([_UNLEARNED.get(name, 1.0) for name in self.part_names_], np.float32)
+        self.weights_ = np.tile(unlearned, (len(_LENGTHS) + 1, 1))
         self.ridges_ = [100.0] * len(self.part_names_)
         self.recall_: list[float] = []
         if len(self.part_names_) > 1:
@@ -167,38 +170,45 @@ class Expander(BaseExpander):
         truths = np.concatenate([truth for _, truth in asked])
         if len(truths) < _FEWEST_QUERIES or any(rest.total == 0 for rest, _ in folds):
             return
-        tables = []  # of each part, (Q, V)
+        cut = [[_cut(queries, length, rng) for queries, _ in asked] for length in range(len(self.weights_))]
+        parts: list[list[BaseExpander]] = []  # of each method, one per fold
         for p, name in enumerate(self.part_names_):
             if name.startswith("ease") and small:
-                tried = {ridge: self._held_out_scores(name, ridge, folds[:1], asked[:1]) for ridge in _RIDGES}
-                self.ridges_[p] = max(tried, key=lambda ridge: _gains(tried[ridge], asked[0][1]).mean())
-            tables.append(self._held_out_scores(name, self.ridges_[p], folds, asked))
-        self.weights_, blend = _select(tables, truths)
+                tried = {ridge: self._fit_part(name, folds[0][0], ridge) for ridge in _RIDGES}
+                gains = {
+                    ridge: _gains(_held_out_scores([part], asked[:1]), asked[0][1]) for ridge, part in tried.items()
+                }
+                self.ridges_[p] = max(gains, key=lambda ridge: gains[ridge].mean())
+            parts.append([self._fit_part(name, rest, self.ridges_[p]) for rest, _ in folds])
+        tables = [_held_out_scores(part, asked) for part in parts]
+        every, blend = _select(tables, truths)
         self.recall_ = [float(np.mean(_held_out_ranks(table, truths) <= 10)) for table in [blend, *tables]]
-
-    def _held_out_scores(
-        self, name: str, ridge: float, folds: list[tuple[Sets, Sets]], asked: list[tuple[list[np.ndarray], np.ndarray]]
-    ) -> np.ndarray:
-        """Scores of a part, fitted without each fold, for its queries; -inf for members of the query."""
-        found = []
-        for (rest, _), (queries, _) in zip(folds, asked, strict=True):
-            scores = _standardised(self._fit_part(name, rest, ridge)._scores(queries, None))
-            for row, query in zip(scores, queries, strict=True):
-                row[query] = -np.inf
-            found.append(scores)
-        return np.concatenate(found)
+        for length, chosen in enumerate(cut):
+            self.weights_[length] = every
+            found = np.concatenate([truth[places] for (_, truth), (_, places) in zip(asked, chosen, strict=True)])
+            if len(found) >= _FEWEST_QUERIES:
+                tables = [_held_out_scores(part, chosen) for part in parts]
+                own, blend = _select(tables, found)
+                usual = sum(weight * table for weight, table in zip(every, tables, strict=True) if weight)
+                better = _gains(blend, found) - _gains(usual, found)
+                if better.mean() > 2 * better.std() / np.sqrt(len(better)):
+                    self.weights_[length] = own
 
     # --------------------------------------------------------------------------------------------------- queries
 
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
+        weights = self.weights_[np.searchsorted(_LENGTHS, [len(query) for query in queries])]  # (Q, P)
         out = np.zeros((len(queries), len(self.vocabulary_)), np.float32)
-        for name, weight in self._used().items():
-            out += weight * _standardised(self.parts_[name]._scores(queries, None))
+        for weight, name in zip(weights.T, self.part_names_, strict=True):
+            if len(rows := np.flatnonzero(weight)):
+                scores = self.parts_[name]._scores([queries[q] for q in rows], None)
+                out[rows] += weight[rows, None] * _standardised(scores)
         return out
 
     def _fit_scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
         # One scale for all queries: what fits its query least has the lowest score. Popularity is the same for all.
-        used = self._used()
+        weights = self.weights_[np.searchsorted(_LENGTHS, max(len(query) for query in queries))]
+        used = {name: weight for name, weight in zip(self.part_names_, weights, strict=True) if weight}
         used = {name: weight for name, weight in used.items() if name != "popularity"} or used
         out = np.zeros((len(queries), len(self.vocabulary_)), np.float32)
         for name, weight in used.items():
@@ -209,9 +219,6 @@ class Expander(BaseExpander):
         if members.ndim > 1:
             return super()._member_fits(others, members, z)
         return self._fit_scores(others, z)[np.arange(len(others)), members]
-
-    def _used(self) -> dict[str, float]:
-        return {name: weight for name, weight in zip(self.part_names_, self.weights_, strict=True) if weight}
 
     def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
         """New items are scored as the known items that have the most similar features."""
@@ -270,6 +277,30 @@ def _hold_out(sets: Sets, rng: np.random.Generator, most: int) -> tuple[list[np.
             pairs.append((np.sort(ids.numpy()[ids.numpy() != truth]), int(truth)))
     pairs = [pairs[i] for i in rng.permutation(len(pairs))[:most]]
     return [query for query, _ in pairs], np.array([truth for _, truth in pairs], dtype=np.int64)
+
+
+def _cut(queries: list[np.ndarray], length: int, rng: np.random.Generator) -> tuple[list[np.ndarray], np.ndarray]:
+    """Queries of a class of `_LENGTHS`, longer ones cut to it if these are few, and their places."""
+    low, high = (0, *_LENGTHS, 10**9)[length : length + 2]
+    sizes = np.array([len(query) for query in queries])
+    places = np.flatnonzero((sizes > low) & (sizes <= high))
+    longer = rng.permutation(np.flatnonzero(sizes > high))[: max(0, _FEWEST_NATURAL - len(places))]
+    places = np.concatenate([places, longer])
+    wanted = np.minimum(sizes[places], rng.integers(low + 1, high + 1, len(places)))
+    wanted[: len(places) - len(longer)] = sizes[places[: len(places) - len(longer)]]
+    return [np.sort(rng.permutation(queries[q])[:n]) for q, n in zip(places, wanted, strict=True)], places
+
+
+def _held_out_scores(parts: list[BaseExpander], asked: Sequence[tuple[list[np.ndarray], Any]]) -> np.ndarray:
+    """Standardised scores of a method, one part per fold, for the queries of the fold; -inf for their members."""
+    found = []
+    for part, (queries, _) in zip(parts, asked, strict=True):
+        if queries:
+            scores = _standardised(part._scores(queries, None))
+            for row, query in zip(scores, queries, strict=True):
+                row[query] = -np.inf
+            found.append(scores)
+    return np.concatenate(found)
 
 
 def _standardised(scores: np.ndarray, axis: int | None = 1) -> np.ndarray:

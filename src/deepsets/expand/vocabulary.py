@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
+import re
 import unicodedata
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from ..sets import Sets
 
 _QUOTES = "\"'`“”‘’«»"
 _MOST_WORDS = 3  # of a phrase that is found in running text
+_MOST_SUGGESTED = 20  # unknown elements that get suggestions: each takes a search of the vocabulary
 
 
 class UnknownElementWarning(UserWarning):
@@ -150,7 +151,8 @@ class Vocabulary:
                 unknown[element] = None
             else:
                 members[i] = None
-        return ParsedQuery([self.elements[i] for i in members], [self.unknown(e) for e in unknown])
+        named = [self.unknown(e) if n < _MOST_SUGGESTED else UnknownElement(e, []) for n, e in enumerate(unknown)]
+        return ParsedQuery([self.elements[i] for i in members], named)
 
     def unknown(self, element: Any) -> UnknownElement:
         """Return an element that is not known with suggestions."""
@@ -198,11 +200,10 @@ class Vocabulary:
         return out
 
     def _read_text(self, text: str) -> list[str]:
-        mark = next((mark for mark in "\n;," if mark in text.strip()), " ")
-        lines = text.splitlines() if mark == "\n" else [text]
-        rows = csv.reader(lines, delimiter="," if mark == "\n" else mark, skipinitialspace=True)
-        pieces = [piece.strip() for row in rows for piece in row if piece.strip()]
-        if mark == " ":
+        mark = next((mark for mark in ("\n\r,", ";", ",") if set(mark[:2]) & set(text.strip())), r"\s")
+        found = re.findall(rf'\s*"([^"]*)"\s*(?=[{mark}]|$)|([^{mark}]+)', text)
+        pieces = [piece for quoted, plain in found if (piece := (quoted or plain).strip())]
+        if mark == r"\s":
             return self._phrases(pieces)
         out = []
         for piece in pieces:

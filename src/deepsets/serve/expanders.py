@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..expand import UnknownElement, Vocabulary, odd_member, top_k
+from ..expand import UnknownElement, odd_member, top_k
 from .limits import Limits
 from .models import Served, to_json
 
@@ -36,8 +36,7 @@ class ServedExpander(Served):
     ) -> None:
         super().__init__(name, model, examples, about)
         self.abilities = ["expand", "score", "fits"]
-        self._vocabulary = Vocabulary(model.vocabulary_)
-        self._position = self._vocabulary.ids
+        self._position = {element: i for i, element in enumerate(model.vocabulary_)}
         self.complete = Completion(model.vocabulary_)
 
     @staticmethod
@@ -48,27 +47,25 @@ class ServedExpander(Served):
         """Number of queries whose scores fit in one matrix."""
         return max(1, min(limits.batch, _MATRIX_NUMBERS // len(self._position)))
 
-    def known(self, elements: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Split elements into known ones, in the spelling of the vocabulary, and unknown ones."""
-        parsed = self._vocabulary.parse(elements)
-        return parsed.members, [unknown.element for unknown in parsed.unknown]
+    def known(self, elements: list[Any] | str) -> tuple[list[Any], list[dict[str, Any]]]:
+        """Split elements into known ones, in the spelling of the vocabulary, and unknown ones with suggestions."""
+        members, unknown = self.model.parse(elements)
+        return members, [one._asdict() for one in unknown]
 
-    def resolve(self, members: list[Any], z: list[float] | None) -> tuple[list[Any], list[Any]]:
+    def resolve(self, members: list[Any] | str, z: list[float] | None) -> tuple[list[Any], list[dict[str, Any]]]:
         """Known and unknown members of a query, at least one of them known."""
-        parsed = self._vocabulary.parse(members)
-        if not parsed.members:
-            raise ValueError(self._unknown_message(parsed.unknown, "the query"))
+        known, unknown = self.known(members)
+        if not known:
+            raise ValueError(self._unknown_message([UnknownElement(**one) for one in unknown], "the query"))
         self.check_context(z)
-        return parsed.members, [unknown.element for unknown in parsed.unknown]
+        return known, unknown
 
     def resolve_each(self, members: list[Any], where: str) -> list[Any]:
         """Members in the spelling of the vocabulary, one for one; all must be known."""
-        places = [self._vocabulary.find(member) for member in members]
-        unknown = [
-            UnknownElement(m, self._vocabulary.suggest(m)) for m, i in zip(members, places, strict=True) if i is None
-        ]
+        places = [self.model.find(member) for member in members]
+        unknown = [member for member, i in zip(members, places, strict=True) if i is None]
         if unknown:
-            raise ValueError(self._unknown_message(unknown, where))
+            raise ValueError(self._unknown_message(self.model.parse(unknown).unknown, where))
         return [self.model.vocabulary_[i] for i in places if i is not None]
 
     def _unknown_message(self, unknown: list[UnknownElement], where: str) -> str:

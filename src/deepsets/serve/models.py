@@ -37,6 +37,7 @@ class Served:
     kind: ClassVar[str]
     task: str
     abilities: list[str]
+    part_of: str | None = None  # the model that blends this one with others
 
     def __init__(
         self, name: str, model: Any, examples: list[list[Any]] | None = None, about: str | None = None
@@ -57,6 +58,7 @@ class Served:
             "class": type(self.model).__name__,
             "task": self.task,
             "about": self.about,
+            "part_of": self.part_of,
             "abilities": self.abilities,
             "elements": len(vocabulary) if vocabulary else None,
             "classes": None if classes is None else classes.tolist(),
@@ -141,10 +143,13 @@ def words() -> list[Served]:
     from ..expand.words import WORD_METHODS, word_data, word_expander
 
     about = f"over {len(word_data().words):,} English words and phrases"
-    return [
+    blend, *methods = (
         served(method, word_expander(method), _EXAMPLES, f"{method.replace('-', ' ').title()} {about}")
         for method in WORD_METHODS
-    ]
+    )
+    for method in methods:
+        method.part_of = blend.name
+    return [blend, *methods]
 
 
 def _read(path: Path) -> list[list[Any]] | None:

@@ -10,6 +10,8 @@ Element = StrictStr | StrictInt
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e38, le=1e38)]
 Numbers = Annotated[list[Number], Field(fail_fast=True)]  # report the first error only
 Elements = Annotated[list[Element], Field(fail_fast=True)]
+# Members, or text as people type it: "lion, tiger".
+Query = Annotated[list[Element], Field(fail_fast=True, min_length=1)] | Annotated[StrictStr, Field(min_length=1)]
 # Features, null where one is missing; or a token.
 Member = Annotated[list[Number | None], Field(fail_fast=True)] | Element
 Rows = Annotated[list[Numbers], Field(fail_fast=True)]
@@ -26,7 +28,7 @@ class _Question(BaseModel):
 class ExpandQuestion(_Question):
     """Body of ``/v1/expand``."""
 
-    query: Elements = Field(min_length=1, examples=[["lion", "tiger"]])
+    query: Query = Field(examples=[["lion", "tiger"]])
     k: StrictInt = Field(10, ge=1)
     exclude: Elements = []
     z: Context = None
@@ -36,7 +38,7 @@ class ExpandQuestion(_Question):
 class ScoreQuestion(_Question):
     """Body of ``/v1/score``."""
 
-    query: Elements = Field(min_length=1)
+    query: Query
     candidates: Elements | None = Field(None, description="By default the vocabulary, in its order.")
     z: Context = None
 
@@ -67,6 +69,13 @@ class Found(BaseModel):
     score: float | None = Field(description="null for an element that cannot be scored")
 
 
+class Unknown(BaseModel):
+    """An element that the model does not know, and elements that may have been meant."""
+
+    element: Element
+    suggestions: list[Element]
+
+
 class Reason(BaseModel):
     """Why a candidate is suggested."""
 
@@ -80,14 +89,14 @@ class ExpandAnswer(_Answer):
 
     candidates: list[Found]
     reasons: list[Reason] = Field([], description="one per candidate, if `why` was asked for")
-    unknown: list[Element] = Field(description="elements of the question that the model does not know")
+    unknown: list[Unknown] = Field(description="elements of the question that the model does not know")
 
 
 class ScoreAnswer(_Answer):
     """Answer of ``/v1/score``."""
 
     scores: list[float | None]
-    unknown: list[Element] = Field(description="elements of the query that the model does not know")
+    unknown: list[Unknown] = Field(description="elements of the query that the model does not know")
 
 
 class FitsAnswer(_Answer):
@@ -120,6 +129,7 @@ class ModelCard(BaseModel):
     kind_class: str = Field(alias="class")
     task: str
     about: str
+    part_of: str | None = Field(description="the model that blends this one with others")
     abilities: list[str]
     elements: int | None = Field(description="size of the vocabulary")
     classes: list[Any] | None

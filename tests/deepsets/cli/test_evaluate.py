@@ -80,3 +80,7 @@ def test_expanders_are_evaluated_beside_popularity_and_item_item(tmp_path):
     assert set(methods) >= {"popularity", "item-item"}
     assert said["recall@10"] > 0.9 > methods["popularity"]["recall@10"]
     assert said["labelled"] == 50
+    again = json.loads(run("evaluate", tmp_path / "model", tmp_path / "new.csv", "--json"))  # the columns of the fit
+    assert {name: again[name] for name in ("recall@10", "labelled")} == {"recall@10": said["recall@10"], "labelled": 50}
+    message = run("fit", tmp_path / "old.csv", "--task", "expansion", "-o", tmp_path / "other", code=1)
+    assert "looks like a table with the columns receipt, item" in message and "--by" in message

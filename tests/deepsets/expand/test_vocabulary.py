@@ -27,6 +27,8 @@ WORDS = Vocabulary(["lion", "Lion", "Paris", *PHRASES, 17, "café"])
         ('"grand piano" lion', ["grand piano", "lion"]),
         ("lion; paris", ["lion", "Paris"]),
         ("lion\nparis\n", ["lion", "Paris"]),
+        ("lion\rparis\r\n", ["lion", "Paris"]),
+        ('lion, "grand piano"', ["lion", "grand piano"]),
         ("lion paris, hip-hop", ["lion", "Paris", "hip-hop"]),
         ([17, "17"], [17]),
         ("", []),
@@ -51,6 +53,12 @@ def test_unknown_words_come_with_suggestions():
 @given(st.text(max_size=20))
 def test_folding_twice_is_folding_once(text):
     assert fold(fold(text)) == fold(text)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_query(text):
+    members, unknown = Vocabulary(["a", "b", "ab c"]).parse(text)
+    assert len(members) + len(unknown) <= len(text)
 
 
 @given(st.lists(st.text("abc ,'-", min_size=1, max_size=6), max_size=5))

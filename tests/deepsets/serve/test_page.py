@@ -153,6 +153,69 @@ def test_what_is_not_known_is_said_once_and_the_rest_goes_on(visit):
     page.wait_for_function("() => document.querySelector('#expand .problem').textContent === ''")
 
 
+@pytest.fixture(scope="module")
+def words_site(site):
+    from deepsets.serve import words
+
+    with running(words()) as address:
+        yield site[0], address
+
+
+def test_the_blend_is_shown_first_and_its_methods_behind_a_switch(words_site):
+    with visiting(*words_site) as visit:
+        page = visit("#q=lion,tiger")
+        assert {"leopard", "panther"} <= set(additions(page, "blend"))
+        assert page.locator(".column:visible h2").all_inner_texts() == ["Best answers"]
+        switch = page.get_by_role("button", name="Show the methods one by one")
+        assert switch.get_attribute("aria-pressed") == "false"
+        switch.click()
+        for model in ("bayesian-sets", "nearest-vectors", "deep-sets"):
+            assert len(additions(page, model)) == 10
+        assert switch.get_attribute("aria-pressed") == "true" and page.url.endswith("#q=lion,tiger&methods=1")
+        again = visit(address=page.url)
+        additions(again, "deep-sets")
+        assert again.locator(".column:visible").count() == 4
+        switch.click()
+        page.wait_for_function("() => !location.hash.includes('methods')")
+        assert page.locator(".column:visible").count() == 1
+
+
+def test_every_answer_says_which_members_it_goes_with(words_site):
+    with visiting(*words_site) as visit:
+        page = visit("#q=lion,tiger,violin")
+        rows = dict(
+            zip(additions(page, "blend"), page.locator("[data-model=blend] .why").all_inner_texts(), strict=True)
+        )
+        body = {"query": ["lion", "tiger", "violin"], "why": True}
+        for reason in asked(page, "v1/expand", body)["reasons"]:
+            best = reason["members"][0]["element"]
+            assert best in rows[reason["element"]] or "all of them" in rows[reason["element"]]
+            if reason["sets"]:
+                assert rows[reason["element"]].startswith(reason["sets"][0] + " · goes with")
+        assert "goes with lion and tiger" in " ".join(rows.values())
+        page = visit("#q=lion")
+        additions(page, "blend")
+        assert "goes with" not in page.locator("#columns").inner_text()
+
+
+def test_while_the_server_works_the_page_says_so(visit):
+    page = visit("#q=lion")
+    additions(page)
+    waiting = []
+    page.route("**/v1/expand", lambda route: waiting.append(route))
+    page.fill("#entry", "tiger,")
+    page.locator("[data-model=bayes][aria-busy] .state").get_by_text("Looking …").wait_for()
+    for route in waiting:
+        route.continue_()
+    page.wait_for_selector(".column[aria-busy]", state="detached")
+    assert not page.locator(".state:visible").count() and additions(page)
+
+
+def test_what_may_have_been_meant_is_suggested(visit):
+    page = visit("#q=lion,tigre")
+    page.get_by_role("alert").filter(has_text="'tigre' (did you mean tiger?)").wait_for()
+
+
 def test_a_server_that_is_gone_is_told_in_a_sentence(visit):
     page = visit("#q=lion")
     additions(page)

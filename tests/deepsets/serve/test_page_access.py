@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deepsets.serve.page import needs_browser, page_folder
+from tests.deepsets.serve.page import needs_browser, page_folder, running, visiting
 
 pytestmark = needs_browser()
 CHECK = Path(__file__).with_suffix(".js").read_text()
@@ -70,6 +70,21 @@ def test_axe_finds_nothing_either(visit, view):
     page.evaluate(AXE.read_text())
     answer = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     assert [(fault["id"], [node["html"] for node in fault["nodes"]]) for fault in answer["violations"]] == []
+
+
+def test_the_blend_and_its_methods_stand_in_nobodys_way(site):
+    from deepsets.serve import words
+
+    with running(words()[:2]) as address, visiting(site[0], address) as visit:
+        for options in ({}, {"color_scheme": "dark"}, {"viewport": {"width": 360, "height": 640}}):
+            page = visit("#q=lion,tiger,violin&methods=1", reduced_motion="reduce", **options)
+            page.wait_for_selector("[data-model=bayesian-sets]:not([aria-busy]) ol button")
+            page.wait_for_selector(".why")
+            assert page.evaluate(CHECK)["faults"] == []
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+            if AXE.is_file():
+                page.evaluate(AXE.read_text())
+                assert page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"] == []
 
 
 @pytest.mark.parametrize("view", VIEWS)

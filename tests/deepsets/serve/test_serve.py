@@ -75,6 +75,20 @@ def test_expand_answers_as_in_process(api, models):
     assert api.post("/v1/expand", {"model": "numbers", "query": [1, 2], "k": 1})[2]["candidates"][0]["element"] == 3
 
 
+def test_unknown_elements_are_skipped_and_named_with_suggestions(api):
+    wanted = api.post("/v1/expand", {"query": ["lion", "tiger"]})[2]["candidates"]
+    found = api.post("/v1/expand", {"query": ["Lion", "tigr", "TIGER"], "exclude": ["pumma"]})[2]
+    assert found["candidates"] == wanted
+    assert found["unknown"] == [
+        {"element": "tigr", "suggestions": ["tiger"]},
+        {"element": "pumma", "suggestions": ["puma"]},
+    ]
+    assert api.post("/v1/expand", {"query": 'LION, "tiger"'})[2]["candidates"] == wanted  # text as people type it
+    assert api.post("/v1/score", {"query": "lion xyz"})[2]["unknown"] == [{"element": "xyz", "suggestions": []}]
+    status, _, found = api.post("/v1/expand", {"query": ["tigr"]})
+    assert status == 422 and "'tigr' (did you mean tiger?)" in found["error"]
+
+
 def test_score_and_fits_answer_as_in_process(api, models):
     model = models[0].model
     assert api.post("/v1/score", {"query": ["lion"]})[2]["scores"] == pytest.approx(model.score(["lion"]).tolist())

@@ -31,7 +31,7 @@ async function start() {
     $("estimate").hidden = !model;
     complain();
     if (model) estimator.open(model, asked.example ? Number(asked.example[0]) - 1 : null);
-    else draw(asked.q ?? []);
+    else draw(asked.q ?? [], Boolean(asked.methods));
     navigation(draw && query, estimators, model);
     if (asked.model && model?.name !== asked.model[0]) complain(`There is no estimator ${asked.model[0]} on this server.`);
   };
@@ -53,10 +53,15 @@ function expansion(models, query) {
   const alone = (kind) => models.filter((model) => model.class === kind).length === 1;
   const columns = models.map((model, place) => new Column(model, query, place, alone));
   $("columns").append(...columns.map((column) => column.root));
+  const compare = $("compare").querySelector("button"); // the methods of a blend wait behind it
+  const parts = models.some((model) => model.part_of);
+  const shown = () => columns.filter((_, place) => apart || !models[place].part_of);
+  $("columns").classList.toggle("blend", parts || models.length === 1); // the first in full width
+  let apart = false;
 
   const draw = async () => {
     const { members } = query;
-    writeAddress({ q: members });
+    writeAddress({ q: members, methods: apart ? ["1"] : [] });
     complain();
     chips.draw();
     if (members.length < 2) chips.judge();
@@ -64,7 +69,11 @@ function expansion(models, query) {
     $("clear").disabled = $("share").disabled = !members.length;
     $("starts").hidden = members.length > 0;
     $("columns").hidden = !members.length;
-    const answers = await Promise.all(columns.map(async (column, place) => {
+    $("compare").hidden = !members.length || !parts;
+    compare.setAttribute("aria-pressed", String(apart));
+    const visible = shown();
+    for (const column of columns) column.root.hidden = !visible.includes(column);
+    const answers = await Promise.all(visible.map(async (column, place) => {
       const answer = await column.update();
       if (place === 0 && answer) chips.judge(answer);
       return answer;
@@ -73,10 +82,14 @@ function expansion(models, query) {
     const notes = answers.map(({ note }) => note);
     const same = new Set(notes).size === 1; // what all say is said once
     complain(same ? notes[0] : "");
-    columns.forEach((column, place) => column.note(same ? "" : notes[place]));
+    visible.forEach((column, place) => column.note(same ? "" : notes[place]));
     if (answers[0].candidates) say(told(members, answers[0]));
   };
   query.addEventListener("change", draw);
+  compare.addEventListener("click", () => {
+    apart = !apart;
+    draw();
+  });
 
   const undo = () => {
     const done = query.undo();
@@ -111,7 +124,8 @@ function expansion(models, query) {
   $("starts").querySelector("div").replaceChildren(...starts.slice(0, 8).map((example) =>
     el("button", { type: "button", onclick: () => query.add(example.map(String)) }, example.join(", "))));
   let first = true;
-  return (members) => {
+  return (members, methods) => {
+    apart = methods;
     if (first || members.join("\n") === query.members.join("\n")) draw();
     else query.replace(members);
     first = false;

@@ -1,7 +1,7 @@
 // One column for each expander: what it would add, how well the members fit, and what it cannot answer.
 
 import { ask } from "./api.js";
-import { el, long, say, tell } from "./dom.js";
+import { el, listed, long, say, tell } from "./dom.js";
 
 const STEP = 10; // additions at first, and with each "more"
 const MOST = 50; // additions, and members that are asked for one by one
@@ -11,11 +11,19 @@ const KNOWN = {
   BayesianSets: ["Bayesian Sets", "How much likelier an element is once the set has been seen. Nothing is trained."],
   BlendedExpander: ["Blend", "Weighs common sets, near vectors and frequency, as it has learnt from the sets."],
   NearestVectors: ["Nearest vectors", "The elements whose vectors are closest to those of the set."],
+  Expander: ["Best answers", "Weighs several methods by what they found of members that were held out."],
+};
+
+// The expanders of English words share a class; their names tell them apart.
+const WORDS = {
+  blend: ["Best answers", "Weighs near vectors, common concepts and frequency."],
+  "bayesian-sets": KNOWN.BayesianSets, "nearest-vectors": KNOWN.NearestVectors, "deep-sets": KNOWN.SetExpander,
 };
 
 export class Column {
   #model;
   #query;
+  #lead;
   #k = STEP;
   #asked = null;
   #list;
@@ -25,14 +33,16 @@ export class Column {
   constructor(model, query, place, alone) {
     this.#model = model;
     this.#query = query;
-    const [title, about] = KNOWN[model.class] ?? [model.name, ""];
+    this.#lead = place === 0; // gives its reasons
+    const words = model.class === "WordExpander" ? WORDS[model.name] : null;
+    const [title, about] = words ?? KNOWN[model.class] ?? [model.name, ""];
     const id = `column-${place}`;
     this.#list = el("ol", { "aria-labelledby": id });
     this.#note = el("p", { class: "note" });
     this.#more = el("button", { type: "button", class: "more", hidden: true, onclick: () => this.#longer() }, "Show more");
     this.root = el("section", { class: "column", "aria-labelledby": id, "data-model": model.name },
-      el("h2", { id }, alone(model.class) ? title : `${title}: ${model.name}`), el("p", { class: "about quiet" }, about),
-      this.#note, this.#list, el("div", { class: "foot" }, this.#more, el("p", { class: "quiet" }, upper(model.about))));
+      el("h2", { id }, words || alone(model.class) ? title : `${title}: ${model.name}`),
+      el("p", { class: "about quiet" }, about, el("span", { class: "state" }, " Looking …")), this.#note, this.#list, el("div", { class: "foot" }, this.#more, el("p", { class: "quiet" }, upper(model.about))));
     this.root.addEventListener("keydown", (event) => this.#key(event));
   }
 
@@ -69,12 +79,14 @@ export class Column {
   async #answer(members, signal) {
     const model = this.#model.name;
     const query = this.#query.spelt(members);
-    const { candidates, unknown } = await ask("v1/expand", { model, query, k: this.#k }, signal);
-    const missing = members.filter((_, place) => unknown.includes(query[place]));
+    const why = this.#lead && members.length <= MOST;
+    const { candidates, unknown, reasons = [] } = await ask("v1/expand", { model, query, k: this.#k, why }, signal);
+    reasons.forEach((reason, place) => (candidates[place].why = because(reason, query)));
+    const missing = members.filter((_, place) => unknown.some(({ element }) => element === query[place]));
     const known = members.filter((member) => !missing.includes(member));
     const judged = known.length > 1
       ? await ask("v1/fits", { model, query: this.#query.spelt(known) }, signal).catch(none) : await none();
-    const note = missing.length ? `Not in the vocabulary and left out: ${missing.map((m) => `'${m}'`).join(", ")}.` : undefined;
+    const note = unknown.length ? `Not in the vocabulary and left out: ${unknown.map(named).join("; ")}.` : undefined;
     return {
       candidates, note, unknown: missing, odd: known[judged.odd] ?? null,
       fits: new Map(judged.fits.map((fit, place) => [known[place], fit])),
@@ -85,17 +97,19 @@ export class Column {
     const active = document.activeElement;
     const place = [...this.#list.children].findIndex((row) => row.contains(active));
     const [low, high] = ruler(candidates.map((candidate) => candidate.score));
-    const rows = candidates.map(({ element, score }) => this.#row(String(element), tell(score, high), share(score, low, high)));
+    const rows = candidates.map(({ element, score, why }) =>
+      this.#row(String(element), tell(score, high), share(score, low, high), why));
     this.#list.replaceChildren(...rows);
     this.#list.hidden = !rows.length;
     this.#more.hidden = candidates.length < this.#k || this.#k >= MOST;
     if (place >= 0) rows[Math.min(place, rows.length - 1)]?.firstChild.focus({ preventScroll: true });
   }
 
-  #row(element, score, width) {
+  #row(element, score, width, why) {
     const button = el("button", { type: "button", "data-element": element, onclick: () => this.#take(element) },
       long(el("i", { "aria-hidden": "true" }), width), el("span", { class: "plus", "aria-hidden": "true" }, "+"),
       el("span", { class: "hidden" }, "Add "), el("span", { class: "name" }, element),
+      why ? el("span", { class: "hidden" }, ", ") : null, why ? el("span", { class: "why" }, why) : null,
       el("span", { class: "hidden" }, ", score "), el("span", { class: "score" }, score));
     return el("li", {}, button);
   }
@@ -134,6 +148,21 @@ function share(score, low, high) {
 
 /** Of large sets the server does not say how the members fit; what it would add it says all the same. */
 const none = () => ({ fits: [], odd: null });
+
+/** Why an element is suggested: a set it shares with the members, and the members it goes with. */
+function because({ members, sets }, query) {
+  const close = ({ score }) => score > 0.2 && score >= members[0].score / 2; // the closest comes first
+  const order = query.map((member) => String(member).toLowerCase());
+  const place = (word) => order.indexOf(word.toLowerCase());
+  const words = members.filter(close).map(({ element }) => String(element)).sort((a, b) => place(a) - place(b));
+  const some = words.length > 3 ? [...words.slice(0, 3), "others"] : words;
+  const all = words.length > 2 && words.length === members.length;
+  const goes = members.length > 1 && words.length ? `goes with ${all ? "all of them" : listed(some)}` : "";
+  return [sets[0], goes].filter(Boolean).join(" · ");
+}
+
+/** 'milc' (milk?) */
+const named = ({ element, suggestions }) => `'${element}'${suggestions.length ? ` (did you mean ${suggestions.join(", ")}?)` : ""}`;
 
 const upper = (sentence) => sentence.charAt(0).toUpperCase() + sentence.slice(1);
 
