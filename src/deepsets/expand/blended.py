@@ -93,8 +93,6 @@ class BlendedExpander(BaseExpander):
         self.weight_decay = weight_decay
         self.random_state = random_state
 
-    # --------------------------------------------------------------------------------------------------- fitting
-
     def _fit(self, sets: Sets, z: np.ndarray | None, validation: Validation) -> None:
         if not 1 <= self.query[0] <= self.query[1]:
             raise ValueError(f"query must be the smallest and the largest size of a query, found {self.query!r}.")
@@ -169,8 +167,6 @@ class BlendedExpander(BaseExpander):
         layers = mlp(self.n_evidence_, self.width, max(self.width // 2, 1), 1, activation=nn.SiLU, dropout=self.dropout)
         return nn.Sequential(FeatureScaler(self.n_evidence_), nn.Hardtanh(-6, 6), *layers)
 
-    # --------------------------------------------------------------------------------------------------- queries
-
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
         return self._network_scores(queries, None)
 
@@ -199,28 +195,13 @@ def _membership_loss(model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 class QueryEvidence(NamedTuple):
-    """What all candidates of one query share.
-
-    Attributes
-    ----------
-    query : ndarray of shape (n,)
-        Ids of the members.
-    without : int or None
-        A set that is left out.
-    holds : ndarray of shape (T, n)
-        Whether set t holds each member.
-    weights : ndarray of shape (T, 5)
-        Five weightings of the sets.
-    cosines : ndarray of shape (V,)
-        Cosine of all elements to the query.
-
-    """
+    """What all candidates of one query share: its ids (n,), a set that is left out, and the rest by shape."""
 
     query: np.ndarray
     without: int | None
-    holds: np.ndarray
-    weights: np.ndarray
-    cosines: np.ndarray
+    holds: np.ndarray  # (T, n) whether set t holds each member
+    weights: np.ndarray  # (T, 5) five weightings of the sets
+    cosines: np.ndarray  # (V,) of all elements to the query
 
 
 class Evidence:
@@ -230,22 +211,10 @@ class Evidence:
     candidate is in t. `encode(query, without)` names a set whose weight is 0 and that no count includes, so that
     one can train on that set itself. Nothing depends on the order of the query.
 
-    Parameters
-    ----------
-    members : csr_array of shape (T, V)
-        1 where element v is in set t.
-    traits : ndarray of shape (V, K)
-        Features of elements by themselves.
-    table : ndarray of shape (V, D)
-        Vectors of length 1, or 0 for elements without.
-
-    Examples
-    --------
-    >>> members = sp.csr_array(np.array([[1, 1, 1, 0], [0, 0, 1, 1]], dtype=np.float32))  # two sets of four elements
-    >>> evidence = Evidence(members, np.zeros((4, 1)), np.eye(4, dtype=np.float32))
+    >>> members = sp.csr_array(np.array([[1, 1, 1, 0], [0, 0, 1, 1]], dtype=np.float32))  # (T, V) two sets
+    >>> evidence = Evidence(members, traits=np.zeros((4, 1)), table=np.eye(4, dtype=np.float32))  # (V, K), (V, D)
     >>> evidence(evidence.encode(np.array([0, 1])), np.array([2, 3])).shape
     (2, 39)
-
     """
 
     def __init__(self, members: sp.csr_array, traits: np.ndarray, table: np.ndarray) -> None:
@@ -338,20 +307,9 @@ def _softmax(x: np.ndarray) -> np.ndarray:
 
 
 def whiten(vectors: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Remove the mean and the first principal direction of vectors, and reduce the differences of the other variances.
+    """Remove the mean and the first principal direction of vectors (V, D), and reduce the differences of the others.
 
-    Parameters
-    ----------
-    vectors : ndarray of shape (V, D)
-        Vectors of the elements.
-    known : ndarray of bool, shape (V,)
-        Which elements have one.
-
-    Returns
-    -------
-    ndarray of shape (V, D - 1)
-        Rows of length 1, and 0 where nothing is known.
-
+    Rows have length 1 afterwards, or 0 where nothing is known.
     """
     if not known.any() or vectors.shape[1] < 2:
         return np.where(known[:, None], unit(vectors), 0).astype(np.float32)

@@ -130,8 +130,6 @@ class Expander(BaseExpander):
         self.epochs = epochs
         self.random_state = random_state
 
-    # --------------------------------------------------------------------------------------------------- fitting
-
     def _fit(self, sets: Sets, z: np.ndarray | None, validation: Validation) -> None:
         # "deep-sets" takes most of the time of a fit; baskets and MovieLens have the same results without it.
         wanted = {"features": self.features_ is not None, "deep-sets": False}
@@ -174,11 +172,9 @@ class Expander(BaseExpander):
         parts: list[list[BaseExpander]] = []  # of each method, one per fold
         for p, name in enumerate(self.part_names_):
             if name.startswith("ease") and small:
-                tried = {ridge: self._fit_part(name, folds[0][0], ridge) for ridge in _RIDGES}
-                gains = {
-                    ridge: _gains(_held_out_scores([part], asked[:1]), asked[0][1]) for ridge, part in tried.items()
-                }
-                self.ridges_[p] = max(gains, key=lambda ridge: gains[ridge].mean())
+                tried = [[self._fit_part(name, folds[0][0], ridge)] for ridge in _RIDGES]
+                gains = [_gains(_held_out_scores(part, asked[:1]), asked[0][1]).mean() for part in tried]
+                self.ridges_[p] = _RIDGES[int(np.argmax(gains))]
             parts.append([self._fit_part(name, rest, self.ridges_[p]) for rest, _ in folds])
         tables = [_held_out_scores(part, asked) for part in parts]
         every, blend = _select(tables, truths)
@@ -193,8 +189,6 @@ class Expander(BaseExpander):
                 better = _gains(blend, found) - _gains(usual, found)
                 if better.mean() > 2 * better.std() / np.sqrt(len(better)):
                     self.weights_[length] = own
-
-    # --------------------------------------------------------------------------------------------------- queries
 
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
         weights = self.weights_[np.searchsorted(_LENGTHS, [len(query) for query in queries])]  # (Q, P)
@@ -239,8 +233,6 @@ class Expander(BaseExpander):
 
         """
         return {name: self.parts_[name] for name in ("popularity", "item-item") if name in self.parts_}
-
-    # ----------------------------------------------------------------------------------------------------- state
 
     def get_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return what was learned, the parts' under their names."""

@@ -130,8 +130,6 @@ class SetExpander(BaseExpander):
         self.checkpoint_dir = checkpoint_dir
         self.verbose = verbose
 
-    # --------------------------------------------------------------------------------------------------- fitting
-
     def _fit(self, sets: Sets, z: np.ndarray | None, validation: Validation) -> None:
         self._check_settings(sets)
         start = None if self.vectors is None else vectors_of(self.vocabulary_, self.vectors)[0]
@@ -213,8 +211,6 @@ class SetExpander(BaseExpander):
             network.features.fit(rows)
         if network.context is not None and z is not None:
             network.context[0].fit(z)  # type: ignore[operator]
-
-    # --------------------------------------------------------------------------------------------------- queries
 
     def _answers_empty(self) -> bool:
         return self.n_context_ > 0 and self.query[0] == 0

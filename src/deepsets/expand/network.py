@@ -14,19 +14,10 @@ from ..train import Batch, seeded
 
 
 class EncodedQueries(NamedTuple):
-    """Queries, ready to be combined with candidates.
+    """Queries, ready to be combined with candidates."""
 
-    Attributes
-    ----------
-    pooled : Tensor of shape (Q, latent), or None
-        The pooled query, where the candidate is pooled by max.
-    shift : Tensor of shape (Q, H)
-        What the query adds to the first layer of ρ.
-
-    """
-
-    pooled: Tensor | None
-    shift: Tensor
+    pooled: Tensor | None  # (Q, latent) where the candidate is pooled by max
+    shift: Tensor  # (Q, H) what the query adds to the first layer of ρ
 
     def select(self, place: Any) -> EncodedQueries:
         """Index all queries, as in `tensor[place]`."""
@@ -34,14 +25,7 @@ class EncodedQueries(NamedTuple):
 
 
 class FeatureScaler(nn.Module):
-    """Standardise features, (n, D) -> (n, D).
-
-    Parameters
-    ----------
-    features : int
-        D.
-
-    """
+    """Standardise features, (n, D) -> (n, D)."""
 
     mean: Tensor
     scale: Tensor
@@ -63,7 +47,7 @@ class FeatureScaler(nn.Module):
 
 
 class ScoreNetwork(nn.Module):
-    r"""Score network: :math:`s(x|X) = ρ(\mathrm{pool}(φ(x_1), …, φ(x_n), φ(x)))`.
+    r"""Score network: :math:`s(x|X) = ρ(\mathrm{pool}(φ(x_1), …, φ(x_n), φ(x)))`; settings as for `SetExpander`.
 
     φ is an embedding and/or features of the element, followed by linear layers with ReLU; ρ is such layers with one
     output. A vector z of the set enters ρ by a linear map of its own.
@@ -71,24 +55,6 @@ class ScoreNetwork(nn.Module):
     The first layer of ρ commutes with the sum, :math:`W(Σφ + φ(x)) = WΣφ + Wφ(x)`. So `keys` holds :math:`Wφ(x)` for
     all candidates, `encode_queries` the rest of the first layer, and `score` combines them. Where the candidate is
     pooled by max, keys are φ(x), and W follows the pooling.
-
-    Parameters
-    ----------
-    vocabulary : int
-        Number of elements.
-    embedding, features, context : int
-        Widths of the embedding, of the features of an element, and of z; 0 for none.
-    phi, rho : tuple of int
-        Widths of the layers of φ, and of ρ before its output.
-    pool : {"sum", "max"}
-        The pooling.
-    concat : bool
-        Do not pool the candidate with the query: :math:`ρ([\mathrm{pool}\,φ(x_m);\ φ(x)])`.
-    dropout : float, default=0.0
-        Dropout between layers.
-    embedding_dropout : float, default=0.0
-        Probability, in training, that an element is represented by its features only.
-
     """
 
     def __init__(
@@ -157,47 +123,19 @@ class ScoreNetwork(nn.Module):
 
 
 class TrainingPairs(NamedTuple):
-    """Queries with members to be found and negatives.
+    """Queries with members to be found and negatives."""
 
-    Attributes
-    ----------
-    queries : Sets
-        Sets of ids.
-    positives, owner : Tensor of shape (P,)
-        Ids of members that are not in the query, and the set each belongs to.
-    negatives : Tensor of shape (N,)
-        Ids, the same for all sets.
-    clash : Tensor of bool, shape (B, N)
-        Where a negative is a member of the set.
-
-    """
-
-    queries: Sets
-    positives: Tensor
-    owner: Tensor
-    negatives: Tensor
-    clash: Tensor
+    queries: Sets  # of ids
+    positives: Tensor  # (P,) ids of members that are not in the query
+    owner: Tensor  # (P,) the set each belongs to
+    negatives: Tensor  # (N,) ids, the same for all sets
+    clash: Tensor  # (B, N) where a negative is a member of the set
 
 
 def draw_pairs(sets: Sets, vocabulary: int, query: tuple[int, int], positives: int, negatives: int) -> TrainingPairs:
     """Draw from each set a random query and up to `positives` of its other members.
 
-    Parameters
-    ----------
-    sets : Sets
-        Sets of ids. Those that leave no member to be found are skipped.
-    vocabulary : int
-        Number of elements.
-    query : tuple of int
-        Smallest and largest size of a query.
-    positives, negatives : int
-        How many to draw, per set and for all sets.
-
-    Returns
-    -------
-    TrainingPairs
-        No member is both in the query and a positive.
-
+    Sets that leave no member to be found are skipped.
     """
     sets = sets[sets.sizes >= least_size(query)]
     sizes, owner = sets.sizes, sets.set_ids
@@ -221,24 +159,7 @@ def least_size(query: tuple[int, int]) -> int:
 
 
 class ExpansionObjective:
-    """Loss of a batch for `deepsets.train.train`.
-
-    Parameters
-    ----------
-    rows : Tensor of shape (V, D), or None
-        Features of the elements.
-    vocabulary : int
-        Number of elements.
-    loss : {"margin", "softmax"}
-        The loss, see `SetExpander`.
-    margin : float
-        Margin of the margin loss.
-    query : tuple of int
-        Smallest and largest size of a query.
-    positives, negatives : int
-        See `draw_pairs`.
-
-    """
+    """Loss of a batch for `deepsets.train.train`, with `rows` of features (V, D) or None; see `SetExpander`."""
 
     def __init__(
         self,

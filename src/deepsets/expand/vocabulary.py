@@ -205,7 +205,7 @@ class Vocabulary:
         pieces = [piece for quoted, plain in found if (piece := (quoted or plain).strip())]
         if mark == r"\s":
             return self._phrases(pieces)
-        out = []
+        out: list[str] = []
         for piece in pieces:
             words = self._phrases(piece.split())
             apart = self.find(piece) is None and len(words) > 1 and all(self.find(word) is not None for word in words)
