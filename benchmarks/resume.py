@@ -1,7 +1,7 @@
 """How often a training that was killed with SIGKILL at a random step, and resumed, ends with the very same weights.
 
 Every training is a process of its own (dropout on, early stopping on) that writes a checkpoint about every fourth
-step. It says when it comes to the step chosen for it, and is killed by another process up to 10 ms later.
+step. It reports when it reaches the step chosen for it, and is killed by another process up to 10 ms later.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def killed(folder: Path, step: int, seconds: float) -> bool:
 
 
 def finished(folder: Path) -> tuple[str, int]:
-    """The fingerprint of a training that comes to its end, and how many steps this process made."""
+    """The fingerprint of a training that completes, and how many steps this process made."""
     process = start(folder, -1)
     out, _ = process.communicate()
     if process.returncode:

@@ -17,6 +17,7 @@ def no_display(monkeypatch):
     mpl.use("Agg")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_the_quick_form_runs_and_draws(path, capsys):
     import matplotlib.pyplot as plt

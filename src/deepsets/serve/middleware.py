@@ -77,7 +77,7 @@ class Middleware:
     routes : frozenset of str
         Known paths; others are logged as ``-``.
     metrics : Metrics
-        Told about each request.
+        Called for each request.
     """
 
     def __init__(self, app: Any, token: str | None, routes: frozenset[str], metrics: Metrics) -> None:

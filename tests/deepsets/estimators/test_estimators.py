@@ -74,7 +74,7 @@ def table(X: list[np.ndarray], shuffled: bool = True) -> pd.DataFrame:
     return pd.concat([frame[first], frame[~first].sample(frac=1, random_state=0)], ignore_index=True)
 
 
-# ------------------------------------------------------------------------------------------------------ manners
+# -------------------------------------------------------------------------------------------------- conventions
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -515,6 +515,7 @@ def correlated(count: int, seed: int):
     return X, y
 
 
+@pytest.mark.slow
 def test_a_default_classifier_is_ahead_of_a_linear_model_on_summaries():
     (X, y), (held, wanted) = correlated(120, 0), correlated(200, 1)
     linear = Pipeline([("scale", StandardScaler()), ("line", LogisticRegression())]).fit(summary(X), y)
@@ -523,6 +524,7 @@ def test_a_default_classifier_is_ahead_of_a_linear_model_on_summaries():
     assert ours > linear.score(summary(held), wanted) + 0.2
 
 
+@pytest.mark.slow
 def test_a_default_regressor_is_ahead_of_a_linear_model_on_summaries():
     (X, _), (held, _) = correlated(150, 0), correlated(200, 1)
     y, wanted = ([float((x[:, 0] * x[:, 1]).mean()) for x in sets] for sets in (X, held))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.deepsets.serve.page import NASTY, WORDS, estimators, expanders, needs_browser, running, visiting
 
-pytestmark = needs_browser()
+pytestmark = [needs_browser(), pytest.mark.slow]
 CATS = set(WORDS["cats"])
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.deepsets.serve.page import needs_browser, page_folder, running, visiting
 
-pytestmark = needs_browser()
+pytestmark = [needs_browser(), pytest.mark.slow]
 CHECK = Path(__file__).with_suffix(".js").read_text()
 AXE = Path(__file__).parents[3] / "build/axe/node_modules/axe-core/axe.min.js"
 VIEWS = {

@@ -418,6 +418,7 @@ def test_signals_right_after_the_address_end_the_server_well():
         assert process.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_more_sockets_than_files_are_survived():
     import resource
 

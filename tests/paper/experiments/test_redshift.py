@@ -37,7 +37,7 @@ def test_galaxies_without_a_spectrum_do_not_count_in_the_loss():
     assert number == 3
 
 
-def test_set_mates_change_the_equivariant_network_and_not_the_mlp():
+def test_other_members_change_the_equivariant_network_and_not_the_mlp():
     whole = Sets(torch.randn(6, 4), torch.tensor([0, 6]))
     fewer = Sets(whole.values[:3], torch.tensor([0, 3]))
     alone = redshift.network(torch.nn.Linear, 4, 8).eval()
@@ -85,7 +85,7 @@ def test_a_catalogue_without_estimates_says_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["MLP", "Deep Sets", "Ours"])
-def test_an_interrupted_run_takes_up_the_folds_that_are_done(method, tmp_path, monkeypatch):
+def test_an_interrupted_run_resumes_after_the_folds_that_are_done(method, tmp_path, monkeypatch):
     cluster = np.arange(80) // 4
     rng = np.random.default_rng(0)
     few = Galaxies(rng.normal(size=(80, 3)), rng.random(80), np.full(80, np.nan), cluster)
