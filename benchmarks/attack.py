@@ -3,7 +3,7 @@
     python -m benchmarks.attack tables --count 5000
     python -m benchmarks.attack folders --count 3000
     python -m benchmarks.attack checkpoints --count 1000
-    python -m benchmarks.attack kill-train --count 50      (also kill-fit, kill-save, kill-predict, kill-pool)
+    python -m benchmarks.attack kill-train --count 50      (also kill-fit, -save, -predict, -pool, -serve)
     python -m benchmarks.attack two --count 10
     python -m benchmarks.attack clients --seconds 60
     python -m benchmarks.attack soak --seconds 600
@@ -33,7 +33,7 @@ from typing import Any
 from .results import RESULTS, write
 
 GOOD = ("done", "sentence", "previous checkpoint")
-BATCH = 100  # damaged files per subprocess
+BATCH = 500  # damaged files per subprocess
 KINDS = (".npz", ".arrow", ".parquet", ".csv", ".jsonl", "-nested.arrow", "-nested.parquet", "-offsets.npz")
 _INTEGERS = (-1, 0, 1, 5, 255, 2**31 - 1, -(2**31), 2**31, 2**53, 2**63 - 1, -(2**63), 10**8)
 
@@ -411,7 +411,7 @@ def run_attack(name: str, count: int, first: int = 0, batch: int = BATCH) -> tup
         How many damaged files.
     first : int, default=0
         The first seed.
-    batch : int, default=100
+    batch : int, default=500
         How many per subprocess.
 
     Returns
@@ -478,22 +478,22 @@ def run(name: str, count: int, first: int, seconds: float) -> tuple[dict[str, An
     failures : list of str
         What must not happen.
     """
-    from . import attack_clients, attack_processes
-
-    if name in attack_clients.ATTACKS:
-        return attack_clients.ATTACKS[name](seconds)
     if name in ATTACKS:
         outcomes, failures = run_attack(name, count, first)
         return {"count": count, **outcomes}, failures
+    if name in ("clients", "bodies", "soak"):
+        from . import attack_clients
+
+        return attack_clients.ATTACKS[name](seconds)
+    from . import attack_processes
+
     if name == "two":
-        outcomes, failures = attack_processes.run_pairs(count)
-        return {"count": count, **outcomes}, failures
-    failures = attack_processes.run_kills(name.removeprefix("kill-"), count, first)
-    return {"count": count, "as undisturbed": count - len(failures)}, failures
+        return attack_processes.run_pairs(count)
+    return attack_processes.run_kills(name.removeprefix("kill-"), count, first)
 
 
 def main() -> None:
-    kills = [f"kill-{what}" for what in ("train", "fit", "save", "predict", "pool")]
+    kills = [f"kill-{what}" for what in ("train", "fit", "save", "predict", "pool", "serve")]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.attack", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("name", choices=[*ATTACKS, *kills, "two", "clients", "bodies", "soak"])
     parser.add_argument("--count", type=int, default=1000)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import deepsets
-from benchmarks.attack_processes import run_kills
 from deepsets.estimators import SetRegressor
 
 pa = pytest.importorskip("pyarrow")
@@ -49,6 +48,8 @@ def test_a_file_that_may_not_grow_is_a_sentence_and_leaves_the_old_output(data, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["save", "fit", "predict"])
-def test_a_killed_process_leaves_the_old_or_the_new(what):
-    assert run_kills(what, 3) == []
+@pytest.mark.parametrize("what", ["kill-train", "kill-save", "kill-fit", "kill-predict", "kill-pool", "kill-serve", "two"])
+def test_killed_processes_and_pairs_leave_the_old_or_the_new(what):
+    command = [sys.executable, "-m", "benchmarks.attack", what, "--count", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout

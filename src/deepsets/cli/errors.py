@@ -18,6 +18,7 @@ from ..train import TrainingError
 
 USER_ERROR, BUG, INTERRUPTED = 1, 70, 130
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_MEMORY = ("not enough memory", "bad_alloc", "can't allocate memory")  # of torch and of Arrow
 _WORKER_ENDED = ("BrokenProcessPool", "RayActorError", "WorkerCrashedError", "OutOfMemoryError")
 
 
@@ -78,7 +79,7 @@ def explain_error(error: Exception) -> tuple[str, int]:
         return f"{said}.", USER_ERROR
     if isinstance(error, UnicodeError):
         return f"a text is not valid UTF-8: {text}.", USER_ERROR
-    if isinstance(error, MemoryError) or "not enough memory" in text or "bad_alloc" in text:
+    if isinstance(error, MemoryError) or any(words in text for words in _NO_MEMORY):
         return f"there is not enough memory for this. Use smaller sets, fewer features or a larger machine. {text}", 1
     if name in _WORKER_ENDED:
         return f"a worker process ended unexpectedly, often for lack of memory: use fewer --workers. {text:.300}", 1

@@ -29,7 +29,7 @@ def explain(
     from ..io.table_writer import check_output
     from .inference import InferenceJob
 
-    check_output(output, overwrite, (table,))
+    check_output(output, overwrite, [table])
     job = InferenceJob(model, table, by, names(z_columns))
     if not hasattr(job.model, "explain"):
         raise ValueError(

@@ -55,7 +55,7 @@ def predict(
         from ..io.table_writer import check_output
         from .inference import InferenceJob
 
-        check_output(Path(output), overwrite, (Path(table),))
+        check_output(Path(output), overwrite, [table])
         job = InferenceJob(Path(model), Path(table), by, names(z_columns))
         result = job.write(Path(output), prediction_columns, quiet=as_json)
     show_result(result, "Predicted", as_json)

@@ -149,7 +149,7 @@ def predict(
         What was written: output, number of sets, seconds.
     """
     net, runner = SetModel(model), open_engine(engine)
-    check_output(output, overwrite)
+    check_output(output, overwrite, [table])
     found = states_header(table)
     if found is not None:
         header = {"kind": "predictions", "model": model_identity(net.model)}
@@ -209,7 +209,7 @@ def pool(
     if remove and merge is None:
         raise ValueError("remove=True needs merge, the states from which members are removed.")
     net, runner = SetModel(model), open_engine(engine)
-    check_output(output, overwrite)
+    check_output(output, overwrite, [table])
     rows = LargeTable(net.model, table, by, features, z)
     encode, header = Encode(model, *rows.names), _header(rows, "states")
     inputs = [_rows_input(rows, encode, part_size, merge=Merge(model))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -32,6 +33,15 @@ _AT_LEAST = {
     "noise": 0.0,
 }
 _SHARES = ("dropout", "keep")
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "columns": (lambda value: not isinstance(value, str) and isinstance(value, Iterable), "a list of columns"),
+    "device": (lambda value: value == "auto" or _is_device(value), '"auto" or a device of torch such as "cpu"'),
+    "model": (
+        lambda value: value in ("auto", "deep", "boosting", "forest", "linear"),
+        "'auto', 'deep', 'boosting', 'forest' or 'linear'",
+    ),
+    "n_jobs": (lambda value: isinstance(value, numbers.Integral) and value != 0, "a number of threads, or -1 for all"),
+}
 _FLAGS, _NAMES = ("flat_", "_named_context_"), ("target_names_", "context_names_in_")
 _FACTS = ("n_features_in_", "n_context_", "n_sets_", "n_members_", "n_outputs_", *_FLAGS, *_NAMES)
 _ARRAYS = ("classes_", "feature_names_in_")
@@ -63,6 +73,8 @@ class TableEstimator(BaseEstimator):
                     raise ValueError(
                         f"{name} must be {'an integer' if whole else 'a number'} of at least {least}, found {value!r}."
                     )
+            if name in _KINDS and not _KINDS[name][0](value):
+                raise ValueError(f"{name} must be {_KINDS[name][1]}, found {value!r}.")
             if name in _SHARES and (not isinstance(value, numbers.Real) or not 0 <= float(value) <= 1):
                 raise ValueError(f"{name} must be a number between 0 and 1, found {value!r}.")
 
@@ -225,6 +237,7 @@ class TableEstimator(BaseEstimator):
         return self
 
     def _set_state(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+        self._check_parameters()
         if not isinstance(facts, dict):
             raise ValueError(f"the facts are not a dict, found {type(facts).__name__}.")
         for name, tensor in tensors.items():
@@ -263,6 +276,14 @@ class TableEstimator(BaseEstimator):
 
     def _restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
         raise NotImplementedError
+
+
+def _is_device(name: Any) -> bool:
+    try:
+        torch.device(name)
+    except (RuntimeError, TypeError):
+        return False
+    return True
 
 
 def _has_columns(X: Any, names: list[str]) -> bool:

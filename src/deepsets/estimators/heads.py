@@ -322,8 +322,6 @@ class Heads:
 
 def head_names(model: str, encoder: ColumnEncoder, sets: int) -> list[str]:
     """Heads to fit for `model` and data of this kind and size."""
-    if model not in ("auto", *HEADS):
-        raise ValueError(f"model must be 'auto', 'deep', 'boosting', 'forest' or 'linear', found {model!r}.")
     if model != "auto":
         return [model]
     tokens_only = encoder.numbers == 0 and sum(map(len, encoder.vocabularies)) > MOST_DEEP_TOKENS

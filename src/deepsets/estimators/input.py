@@ -246,7 +246,7 @@ def _parse_list(X: Any, schema: Schema) -> Members:
         return Members(_matrix(X.reshape(-1, X.shape[2]).astype(np.float64), offsets), offsets)
     if isinstance(X, str) or not hasattr(X, "__iter__"):
         raise ValueError(f"X is {X!r}; wanted a list of sets, one array (members, features) per set.")
-    X = list(X)
+    X = [members.toarray() if hasattr(members, "tocsr") else members for members in X]
     if not X:
         raise ValueError("X holds no sets.")
     if not hasattr(X[0], "__iter__") or getattr(X[0], "ndim", 1) == 0:
@@ -265,7 +265,7 @@ def _without_mask(array: Any) -> Any:
 def _parse_arrays(X: list[Any]) -> Members:
     arrays = []
     for b, given in enumerate(X):
-        members = given.toarray() if hasattr(given, "tocsr") else _without_mask(given)
+        members = _without_mask(given)
         if isinstance(members, torch.Tensor):
             members = members.detach().cpu().numpy()
         if np.iscomplexobj(members):

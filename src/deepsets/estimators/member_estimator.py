@@ -231,7 +231,6 @@ class MemberEstimator(TableEstimator):
         bounded(self.depth, "depth", len(tensors) + 1, 0)
         bounded(self.n_estimators, "n_estimators", len(tensors))
         bounded(self.n_outputs_, "n_outputs_", most)
-        self._check_parameters()
         with torch.device("meta"):
             network = self._new_network()
         load_weights(network, under(tensors, "network"))

@@ -55,8 +55,8 @@ class PerMember(MemberEstimator):
             for b, (part, n) in enumerate(zip(y, members.sizes.tolist(), strict=True)):
                 if len(part) != n:
                     raise ValueError(f"set {b} has {n} members, but y has {len(part)} targets for it.")
-            y = np.concatenate([np.asarray(part, dtype=object) for part in y]) if len(y) else np.zeros(0)
-        y = np.asarray(y)
+            y = np.concatenate([_masked_as_none(part, object) for part in y]) if len(y) else np.zeros(0)
+        y = _masked_as_none(y)
         if y.ndim == 0:
             raise ValueError(
                 f"y is a single value ({y.item()!r}); wanted one target for each of the {members.total} members."
@@ -68,6 +68,10 @@ class PerMember(MemberEstimator):
     def _weights(self, weight: Any, members: Members, known: np.ndarray) -> np.ndarray | None:
         """Weights of sets as weights of their labelled members."""
         return None if weight is None else np.repeat(np.asarray(weight, float), members.sizes)[known]
+
+
+def _masked_as_none(y: Any, dtype: Any = None) -> np.ndarray:
+    return y.astype(object).filled(None) if isinstance(y, np.ma.MaskedArray) else np.asarray(y, dtype)
 
 
 def _one_array_per_set(y: Any, members: Members) -> bool:

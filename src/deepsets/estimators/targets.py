@@ -56,7 +56,11 @@ def one_per_set(y: Any, members: Members, what: str) -> np.ndarray:
         y = _ragged(y)
     if isinstance(y, list | tuple) and len({isinstance(v, str) for v in y}) > 1:
         y = np.array(y, dtype=object)  # NumPy would turn numbers beside strings into strings
+    if isinstance(y, np.ma.MaskedArray) and np.ma.is_masked(y):
+        raise ValueError(f"y is masked at {int(np.ma.getmaskarray(y).sum())} places: leave out the sets without target.")
     y = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    if y.dtype.kind == "c":
+        raise ValueError("y holds complex numbers: give the real and the imaginary part as two targets.")
     if y.ndim == 0:
         raise ValueError(f"y is a single value ({y.item()!r}); wanted one target for each of the {len(members)} sets.")
     if members.owners is not None and len(y) == len(members.owners) and len(y) != len(members):
@@ -83,16 +87,13 @@ def _ragged(y: Any) -> np.ndarray:
 
 def _is_number(value: Any) -> bool:
     try:
-        np.asarray(value, dtype=np.float64)
+        return np.asarray(value, dtype=np.float64).ndim == 0
     except (TypeError, ValueError):
         return False
-    return True
 
 
 def as_numbers(y: np.ndarray, of_what: str) -> np.ndarray:
     """Targets as doubles; None and NA become NaN."""
-    if y.dtype.kind == "c":
-        raise ValueError("y holds complex numbers: give the real and the imaginary part as two targets.")
     if y.dtype == object and y.ndim == 1:
         y = np.where(is_missing(y), np.nan, y)
     try:

@@ -223,8 +223,6 @@ def plain_type(kind: Any) -> Any:
         return pa.string()
     if isinstance(kind, pa.BaseExtensionType):
         return plain_type(kind.storage_type)
-    if types.is_list_view(kind) or types.is_large_list_view(kind):
-        return pa.large_list(plain_type(kind.value_type))
     if is_list(kind) and (inner := plain_type(kind.value_type)) != kind.value_type:
         return pa.large_list(inner) if types.is_large_list(kind) else pa.list_(inner)
     return kind

@@ -316,6 +316,8 @@ def _build(config: dict[str, Any], weights: bytes) -> Any:
 
 def _check_weights(tensors: dict[str, Tensor]) -> None:
     for name, tensor in tensors.items():
+        if tensor.is_complex():
+            raise ModelFolderError(f"its tensor {name!r} holds complex numbers.")
         if tensor.is_floating_point() and bool(tensor.isnan().any()):
             raise ModelFolderError(f"its tensor {name!r} holds NaN: the training diverged, or the file is damaged.")
 
@@ -358,10 +360,13 @@ def _try_out(model: Any) -> None:
         z = {"z": np.zeros((1, model.n_context_))}
     elif model.n_context_:
         z = {"z": np.array([[_EXAMPLES.get(kind) for _, kind in model.context_.schema]], dtype=object)}
+    if hasattr(model, "expand"):
+        found = model.scores([model.vocabulary_[:1]], **z)
+        if found.shape != (1, len(model.vocabulary_)):
+            raise ModelFolderError(f"it scores {found.shape[-1]} elements of a vocabulary of {len(model.vocabulary_)}.")
+        return
     with contextlib.suppress(ValueError):  # about the example, which has one member only
-        if hasattr(model, "expand"):
-            model.score(model.vocabulary_[:1], model.vocabulary_[:1], **z)
-        elif model.encoder_.vocabularies:
+        if model.encoder_.vocabularies:
             members = [{name: _EXAMPLES.get(kind) for name, kind in model.encoder_.schema}]
             model.predict([model.vocabulary_[:1]] if hasattr(model, "vocabulary_") else [members], **z)
         else:

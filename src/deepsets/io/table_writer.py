@@ -29,7 +29,7 @@ _SORTED = 128 << 20  # bytes of Parquet files that are sorted in memory
 _GROUP = 1 << 16  # rows of a row group
 
 
-def check_output(path: str | Path, overwrite: bool, inputs: tuple[Path, ...] = ()) -> None:
+def check_output(path: str | Path, overwrite: bool, inputs: Sequence[str | Path] = ()) -> None:
     """Raise an error, before any work, for an output that cannot or must not be written.
 
     Parameters
@@ -38,14 +38,15 @@ def check_output(path: str | Path, overwrite: bool, inputs: tuple[Path, ...] = (
         Path or URI of a file, whose extension gives the format, or of a folder (no extension).
     overwrite : bool
         Whether an existing output may be replaced; a folder only if it was written by this package.
-    inputs : tuple of Path, default=()
-        Files that are read to make it; they are never replaced.
+    inputs : sequence of str or Path, default=()
+        Files and folders that are read to make it; they are never replaced.
     """
     folder, kind = not Path(path).suffix, kind_of(path)
     if not folder:
         format_of(path)
     for source in inputs:
-        if kind == "File" and source.exists() and Path(path).samefile(source):
+        here = Path(path).exists() and Path(source).exists()
+        if kind != "NotFound" and (str(source) == str(path) or (here and Path(path).samefile(source))):
             raise TableError(f"{path} is the input: choose another path for the output.")
     foreign = kind == ("File" if folder else "Directory") or (kind == "Directory" and read_manifest(path) is None)
     if kind != "NotFound" and (foreign or not overwrite):

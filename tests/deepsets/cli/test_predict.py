@@ -153,8 +153,9 @@ def test_outputs_that_exist_are_refused_before_any_work(models, table, tmp_path)
 def test_the_input_is_never_replaced_by_the_output(models, tmp_path):
     frame().to_parquet(tmp_path / "t.parquet")
     before = (tmp_path / "t.parquet").read_bytes()
-    for command in ("predict", "explain"):
-        said = run(command, models / "top", tmp_path / "t.parquet", "-o", tmp_path / "t.parquet", "--overwrite", code=1)
+    for command, *options in (["predict"], ["predict", "--scattered"], ["pool"], ["explain"]):
+        same = (tmp_path / "t.parquet", "-o", tmp_path / "t.parquet")
+        said = run(command, models / "top", *same, "--overwrite", *options, code=1)
         assert "t.parquet is the input" in said
     assert (tmp_path / "t.parquet").read_bytes() == before
 

@@ -233,6 +233,44 @@ def test_input_that_is_no_list_of_sets_is_named(X, message):
         SetRegressor(**QUICK).fit(X, [1.0, 2.0, 3.0])
 
 
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (3.0, r"y is a single value \(3.0\)"),
+        (np.array([1.0, 2.0, 3.0]) + 1j, "y holds complex numbers"),
+        (np.ma.masked_greater([1.0, 2.0, 3.0], 2), "y is masked at 1 places"),
+    ],
+)
+@pytest.mark.parametrize("kind", [SetRegressor, SetClassifier])
+def test_targets_that_cannot_be_learned_are_named(kind, y, message):
+    with pytest.raises(ValueError, match=message):
+        kind(**QUICK).fit([np.eye(2)] * 3, y)
+
+
+def test_a_list_of_numbers_is_no_target_of_a_regression():
+    with pytest.raises(ValueError, match=r"the target must be a number, but that of set 0 is \[1, 2\]"):
+        SetRegressor(**QUICK).fit([np.eye(2)] * 2, [[1, 2], [3]])
+
+
+def test_a_list_of_sparse_matrices_is_a_list_of_sets():
+    X = [np.eye(2) * n for n in range(1, 5)]
+    y = [1.0, 2, 3, 5]
+    sparse = [sp.csr_array(x) for x in X]
+    np.testing.assert_array_equal(
+        SetRegressor(**QUICK).fit(sparse, y).predict(sparse), SetRegressor(**QUICK).fit(X, y).predict(X)
+    )
+
+
+def test_masked_targets_of_members_are_unknown():
+    X = [np.arange(6.0).reshape(3, 2) + n for n in range(6)]
+    y = [np.ma.masked_greater(x[:, 0], 6) for x in X]
+    known = [np.where(np.ma.getmaskarray(part), np.nan, part.data) for part in y]
+    options = {"epochs": 1, "width": 4, "random_state": 0}
+    for masked, plain in ((y, known), (np.ma.concatenate(y), np.concatenate(known))):
+        found, wanted = (MemberRegressor(**options).fit(X, each).predict(X) for each in (masked, plain))
+        np.testing.assert_array_equal(np.concatenate(found), np.concatenate(wanted))
+
+
 def test_masked_arrays_are_gaps():
     values = np.ma.masked_greater(np.arange(24.0).reshape(4, 3, 2), 20)
     plain = np.where(values.mask, np.nan, values.data)
@@ -248,6 +286,9 @@ def test_masked_arrays_are_gaps():
         ({"batch_size": -1}, "batch_size must be an integer of at least 1, found -1"),
         ({"batch_size": 0}, "batch_size must be an integer of at least 1, found 0"),
         ({"epochs": -1}, "epochs must be an integer of at least 1, found -1"),
+        ({"device": "zzz"}, "device must be .* found 'zzz'"),
+        ({"columns": 3}, "columns must be a list of columns, found 3"),
+        ({"n_jobs": 0}, "n_jobs must be a number of threads, or -1 for all, found 0"),
         ({"width": 0}, "width must be an integer of at least 1, found 0"),
         ({"dropout": 2.0}, "dropout must be a number between 0 and 1, found 2.0"),
         ({"learning_rate": "fast"}, "learning_rate must be a number"),

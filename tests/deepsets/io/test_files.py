@@ -128,6 +128,14 @@ def test_unsupported_columns_are_named_if_they_are_used(values, tmp_path):
     assert len(whole(path, features=["a"])) == 2
 
 
+def test_list_views_are_refused_because_arrow_converts_them_wrongly(tmp_path):
+    table = pa.table({"box": [1, 2], "a": pa.array([[1.0, 2.0], [3.0]], pa.list_view(pa.float64()))})
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as file:
+        file.write_table(table)
+    with pytest.raises(TableError, match=r"column 'a' holds list_view.*, which is not supported"):
+        whole(tmp_path / "t.arrow")
+
+
 def test_several_columns_of_one_name_are_an_error(tmp_path):
     (tmp_path / "t.csv").write_text("box,a,a\nu,1,2\n")
     with pytest.raises(TableError, match=r"several columns 'a'|cannot be read"):

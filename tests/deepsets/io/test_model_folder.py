@@ -24,6 +24,7 @@ from deepsets.estimators import (
     SetRegressor,
     SupportDistributionMachine,
 )
+from deepsets.expand import Popularity
 from deepsets.files import locked
 from deepsets.io.model_folder import checksum, model_identity
 
@@ -307,6 +308,10 @@ def test_damaged_and_foreign_configs_are_errors(folder, text, match):
         ({"params": {"checkpoint_dir": "/tmp/x"}}, "sets 'checkpoint_dir', which is no setting"),
         ({"params": {"dropout": float("nan")}}, "sets 'dropout' to nan, which is not a finite number"),
         ({"params": {"depth": 10**12}}, "do not fit its config.json: depth=1000000000000"),
+        ({"params": {"epochs": -1}}, "epochs must be an integer of at least 1, found -1"),
+        ({"params": {"batch_size": 0}}, "batch_size must be an integer of at least 1, found 0"),
+        ({"params": {"model": "zzz"}}, "model must be .* found 'zzz'"),
+        ({"params": {"device": "zzz"}}, "device must be .* found 'zzz'"),
         ({"params": {"n_estimators": 10**12}}, "do not fit its config.json: n_estimators=1000000000000"),
         ({"fitted": {"n_outputs_": "2"}}, "'n_outputs_' is not valid: found '2'"),
         ({"fitted": {"n_features_in_": 4}}, "do not fit"),
@@ -334,6 +339,21 @@ def test_a_config_changed_by_hand_is_an_error(folder):
 def test_a_newer_format_is_reported_before_anything_else(folder):
     change(folder, format_version=7, versions={"deepsets": "9.9"}, params={"telescopes": 3})
     refused(folder, r"written by deepsets 9\.9")
+
+
+@pytest.mark.parametrize(
+    ("counts", "match"),
+    [
+        (torch.ones(()), "scores 1 elements of a vocabulary of 3|does not describe|do not describe"),
+        (torch.ones(2), "scores 2 elements of a vocabulary of 3|do not describe"),
+        (torch.ones(3, dtype=torch.complex64), "its tensor 'counts_' holds complex numbers"),
+        (torch.ones(3, dtype=torch.bfloat16), "do not describe a Popularity"),
+    ],
+)
+def test_tensors_that_do_not_fit_a_vocabulary_are_refused(tmp_path, counts, match):
+    folder = deepsets.save(Popularity().fit([["a", "b"], ["b", "c"]]), tmp_path / "words")
+    with_weights(folder, safetensors.torch.save({"counts_": counts}))
+    refused(folder, match)
 
 
 def test_weights_with_nan_are_refused(folder):
