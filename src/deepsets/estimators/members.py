@@ -71,7 +71,9 @@ class PerMember(MemberEstimator):
 
 
 def _masked_as_none(y: Any, dtype: Any = None) -> np.ndarray:
-    return y.astype(object).filled(None) if isinstance(y, np.ma.MaskedArray) else np.asarray(y, dtype)
+    if isinstance(y, np.ma.MaskedArray):
+        return np.where(np.ma.getmaskarray(y), None, y.data.astype(object))
+    return np.asarray(y, dtype)
 
 
 def _one_array_per_set(y: Any, members: Members) -> bool:
