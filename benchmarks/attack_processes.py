@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow.csv
 import pyarrow.feather
-import pyarrow.parquet  # noqa: F401
+import pyarrow.parquet
 
 import deepsets.estimators
 import deepsets.expand
@@ -157,7 +157,7 @@ def _run(folder: Path, what: str, output: Path, *, resume: bool = False) -> None
         with output.open("wb") as file:
             np.save(file, weights)
     elif what == "fit":
-        loop.train.__kwdefaults__["checkpoint_seconds"] = _CHECKPOINT_SECONDS
+        loop.train.__kwdefaults__ |= {"checkpoint_seconds": _CHECKPOINT_SECONDS}  # type: ignore[operator]
         options = ["--task", "member-regression", "--epochs", "5", "--width", "8", "--batch-size", "100"]
         again = ["--resume"] if resume else []
         command("fit", folder / "short.csv", "--by", "box", "--target", "y", *options, "-o", output, *again)
@@ -232,8 +232,11 @@ def _kill_server(folder: Path, seed: int) -> tuple[bool, str | None]:
 
     def ask() -> int:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        kind = {"content-type": "application/json"}
         try:
-            connection.request("POST", "/v1/predict", '{"sets": [[[1, 2], [3, 4]]]}', {"content-type": "application/json"})
+            connection.request(
+                "POST", "/v1/predict", '{"sets": [[[1, 2], [3, 4]]]}', {"content-type": "application/json"}
+            )
             return connection.getresponse().status
         finally:
             connection.close()

@@ -72,7 +72,9 @@ class PerMember(MemberEstimator):
 
 def _masked_as_none(y: Any, dtype: Any = None) -> np.ndarray:
     if isinstance(y, np.ma.MaskedArray):
-        return np.where(np.ma.getmaskarray(y), None, y.data.astype(object))
+        plain = y.data.astype(object)
+        plain[np.ma.getmaskarray(y)] = None
+        return plain
     return np.asarray(y, dtype)
 
 

@@ -22,7 +22,11 @@ PAGE = Path(__file__).parents[3] / "docs" / "command-line.md"
         (OSError(28, "No space left on device", "out.csv"), 1, r"disk is full .* out\.csv: No space left on device"),
         (PermissionError(13, "Permission denied", "t.csv"), 1, r"t\.csv: Permission denied"),
         (MemoryError(), 1, "not enough memory"),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"), 1, "not enough memory"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+            1,
+            "not enough memory",
+        ),
         (TrainingError("the loss became NaN in epoch 3: lower the learning rate."), 1, "the loss became NaN"),
         (BrokenPipeError(), 1, "has ended"),
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), 1, "not valid UTF-8"),
