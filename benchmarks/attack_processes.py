@@ -234,9 +234,7 @@ def _kill_server(folder: Path, seed: int) -> tuple[bool, str | None]:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
         kind = {"content-type": "application/json"}
         try:
-            connection.request(
-                "POST", "/v1/predict", '{"sets": [[[1, 2], [3, 4]]]}', {"content-type": "application/json"}
-            )
+            connection.request("POST", "/v1/predict", '{"sets": [[[1, 2], [3, 4]]]}', kind)
             return connection.getresponse().status
         finally:
             connection.close()

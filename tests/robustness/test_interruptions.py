@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import deepsets
+from benchmarks.attack_processes import KILLS
 from deepsets.estimators import SetRegressor
 
 pa = pytest.importorskip("pyarrow")
@@ -48,9 +49,7 @@ def test_a_file_that_may_not_grow_is_a_sentence_and_leaves_the_old_output(data, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "what", ["kill-train", "kill-save", "kill-fit", "kill-predict", "kill-pool", "kill-serve", "two"]
-)
+@pytest.mark.parametrize("what", [*(f"kill-{what}" for what in KILLS), "two"])
 def test_killed_processes_and_pairs_leave_the_old_or_the_new(what):
     command = [sys.executable, "-m", "benchmarks.attack", what, "--count", "2"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

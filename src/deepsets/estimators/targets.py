@@ -57,9 +57,7 @@ def one_per_set(y: Any, members: Members, what: str) -> np.ndarray:
     if isinstance(y, list | tuple) and len({isinstance(v, str) for v in y}) > 1:
         y = np.array(y, dtype=object)  # NumPy would turn numbers beside strings into strings
     if isinstance(y, np.ma.MaskedArray) and np.ma.is_masked(y):
-        raise ValueError(
-            f"y is masked at {int(np.ma.getmaskarray(y).sum())} places: leave out the sets without target."
-        )
+        raise ValueError(f"y is masked at {int(np.ma.getmaskarray(y).sum())} places: leave out these sets.")
     y = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
     if y.dtype.kind == "c":
         raise ValueError("y holds complex numbers: give the real and the imaginary part as two targets.")

@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "command-line.md"
         (PermissionError(13, "Permission denied", "t.csv"), 1, r"t\.csv: Permission denied"),
         (MemoryError(), 1, "not enough memory"),
         (
-            RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: 9 bytes"),
             1,
             "not enough memory",
         ),
