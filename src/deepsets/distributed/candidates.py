@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..io.files import File
 from ..io.reader import Source
-from ..io.row_groups import PART, READ, Part, cut
+from ..io.row_groups import PART, cut
 from ..io.storage import arrow, list_files
 from ..io.table_sets import to_sets
+from .functions import load_model
 from .jobs import Engine, Input, Progress, open_engine
-from .model import load_model
 
 if TYPE_CHECKING:
     from ..expand import Candidate
@@ -69,74 +69,58 @@ def expand(
     if k < 1:
         raise ValueError(f"k must be at least 1, found {k}.")
     runner, parts = open_engine(engine), cut(list_files(candidates), part_size)
-    best = Best(model, k, Source(None, [parts[0].file], element, features=features))
-    names = [] if getattr(query, "ndim", 1) == 2 else list(query)
-    best.query, best.skip = query, list({*names, *exclude})
-    if any(expander.find(name) is None for name in names):
-        best.query = _find(best, names, parts)
-    found = best.top(runner.collect(Input(parts, best.columns, best, element, types=best.rows.types), progress))
-    if not len(found):
-        raise ValueError("no candidate is left: the files hold only members of the query and of `exclude`.")
-    pairs = zip(found["element"].to_pylist(), found["score"].to_pylist(), strict=True)
-    return [Candidate(name, score) for name, score in pairs]
-
-
-class Best:
-    """Candidates to the best of them: a table of ``element`` and ``score``."""
-
-    def __init__(self, model: Any, k: int, rows: Source) -> None:
-        self.model, self.k, self.rows = model, k, rows
-        self.columns = rows.shape.inside(rows.columns.all)
-        self.query: Any = None
-        self.skip: list[Any] = []
-        count, expander = len(rows.columns.features), load_model(model)
-        if count != expander.n_features_in_:
-            raise ValueError(
-                f"the candidates have {count} features ({', '.join(rows.columns.features[:5])}, …), but the "
-                f"{type(expander).__name__} was fitted with {expander.n_features_in_}."
-            )
-
-    def __call__(self, table: Any) -> Any:
-        """Score a table."""
-        out = []
-        for start in range(0, len(table), ROWS):
-            names, values = self.features(table.slice(start, ROWS))
-            scores = load_model(self.model).score(self.query, values)
-            out.append(self.top(arrow().table({"element": names, "score": scores.astype(np.float64)})))
-        return self.top(arrow().concat_tables(out))
-
-    def features(self, table: Any) -> tuple[Any, np.ndarray]:
-        """Return the names and the features (n, D) of candidates."""
-        sets = self.rows.check(to_sets(table, self.rows.shape, self.rows.columns))
-        return sets.ids.take(arrow().array(np.repeat(np.arange(len(sets)), sets.sizes))), sets.X.values.numpy()
-
-    def top(self, found: Any) -> Any:
-        """Return the k best of a table of elements and scores, without those to be skipped."""
-        pa = arrow()
-        skip = pa.array(self.skip, found["element"].type)
-        found = found.filter(pa.compute.invert(pa.compute.is_in(found["element"], value_set=skip)))
-        if len(found) > self.k:
-            scores = found["score"].to_numpy()
-            found = found.filter(pa.array(scores >= np.partition(scores, -self.k)[-self.k]))  # ties are kept
-        return found.sort_by([("score", "descending"), ("element", "ascending")]).slice(0, self.k)
-
-
-def _find(best: Best, query: list[Any], parts: list[Part]) -> np.ndarray:
-    """The features of the candidates that a query names."""
-    rows: dict[Any, np.ndarray] = {}
-    element = best.rows.columns.by
-    for batch in (b for part in parts for b in File(part.file).batches(best.columns, READ, part.groups)):
-        wanted = arrow().compute.is_in(batch[element], value_set=arrow().array(query, batch[element].type))
-        if arrow().compute.any(wanted).as_py():
-            names, values = best.features(arrow().Table.from_batches([batch.filter(wanted)]))
-            for name, row in zip(names.to_pylist(), values, strict=True):
-                rows.setdefault(name, row)
-        if len(rows) == len(set(query)):
-            break
-    missing = [element for element in query if element not in rows]
-    if missing:
+    rows = Source(None, [parts[0].file], element, features=features)
+    found = rows.columns.features
+    if len(found) != expander.n_features_in_:
         raise ValueError(
-            f"the query holds {missing[0]!r}, which is neither in the vocabulary of "
-            f"{len(load_model(best.model).vocabulary_)} nor among the candidates."
+            f"the candidates have {len(found)} features ({', '.join(found[:5])}, …), but the "
+            f"{type(expander).__name__} was fitted with {expander.n_features_in_}."
         )
-    return np.stack([rows[element] for element in dict.fromkeys(query)])
+    input = Input(parts, rows.shape.inside(rows.columns.all), None, element, types=rows.types)
+    names = [] if getattr(query, "ndim", 1) == 2 else list(query)
+    if any(expander.find(name) is None for name in names):
+        named, values = _features(rows, runner.collect(input._replace(function=partial(_named, element, names))))
+        where = {name: row for row, name in reversed(list(enumerate(named.to_pylist())))}
+        missing = [name for name in names if name not in where]
+        if missing:
+            raise ValueError(
+                f"the query holds {missing[0]!r}, which is neither in the vocabulary of {len(expander.vocabulary_)} "
+                "nor among the candidates."
+            )
+        query = values[[where[name] for name in dict.fromkeys(names)]]
+    top = partial(_top, k, list({*names, *exclude}))
+    best = top(runner.collect(input._replace(function=partial(_best, model, rows, query, top)), progress))
+    if not len(best):
+        raise ValueError("no candidate is left: the files hold only members of the query and of `exclude`.")
+    return [Candidate(row["element"], row["score"]) for row in best.to_pylist()]
+
+
+def _best(model: Any, rows: Source, query: Any, top: Any, table: Any) -> Any:
+    """Candidates to the best of them: a table of ``element`` and ``score``."""
+    out = []
+    for start in range(0, len(table), ROWS):
+        names, values = _features(rows, table.slice(start, ROWS))
+        scores = load_model(model).score(query, values)
+        out.append(top(arrow().table({"element": names, "score": scores.astype(np.float64)})))
+    return top(arrow().concat_tables(out))
+
+
+def _named(element: str, names: list[Any], table: Any) -> Any:
+    """The candidates with some names."""
+    return table.filter(arrow().compute.is_in(table[element], value_set=arrow().array(names, table[element].type)))
+
+
+def _features(rows: Source, table: Any) -> tuple[Any, np.ndarray]:
+    """Names and features (n, D) of candidates."""
+    sets = rows.check(to_sets(table, rows.shape, rows.columns))
+    return sets.ids.take(arrow().array(np.repeat(np.arange(len(sets)), sets.sizes))), sets.X.values.numpy()
+
+
+def _top(k: int, skip: list[Any], found: Any) -> Any:
+    """The k best of a table of elements and scores, without those to be skipped."""
+    compute, names = arrow().compute, found["element"]
+    found = found.filter(compute.invert(compute.is_in(names, value_set=arrow().array(skip, names.type))))
+    if len(found) > k:
+        scores = found["score"].to_numpy()
+        found = found.filter(arrow().array(scores >= np.partition(scores, -k)[-k]))  # ties are kept
+    return found.sort_by([("score", "descending"), ("element", "ascending")]).slice(0, k)

@@ -1,4 +1,4 @@
-"""What the engines for clusters share: states grouped into buckets of sets, and results staged beside the output."""
+"""What the engines for clusters share: states moved in buckets of sets, and results staged beside the output."""
 
 from __future__ import annotations
 
@@ -12,33 +12,37 @@ from ..io.table_writer import publish
 from .jobs import Job
 from .states import hashes
 
-BUCKET = "__bucket__"
+BUCKET, TABLE = "bucket", "table"  # columns: a number, and a table as the bytes of an Arrow stream
 _BYTES = 256 << 20  # of states in a bucket, at most, if every row were a set of its own
 
 
-class ToBuckets:
-    """Adds the bucket of each set. A bucket is grouped and reduced at once: sets by themselves would be too small."""
-
-    def __init__(self, job: Job) -> None:
-        width = sum(getattr(field.type, "list_size", 1) for field in job.middle)
-        self.schema = job.middle
-        self.count = min(max(8 * width * sum(input.members for input in job.inputs) // _BYTES, 16), 1024)
-
-    def __call__(self, table: Any) -> Any:
-        """Add the column of buckets."""
-        bucket = arrow().array(hashes(table.column(0)) * self.count >> 32)
-        return table.cast(self.schema).append_column(BUCKET, bucket)
+def to_buckets(job: Job, table: Any) -> Iterator[Any]:
+    """Divide states into buckets of sets: single sets would be too small to be grouped and reduced."""
+    width = sum(getattr(field.type, "list_size", 1) for field in job.middle)
+    count = min(max(8 * width * sum(input.members for input in job.inputs) // _BYTES, 16), 1024)
+    table, bucket = table.cast(job.middle), hashes(table.column(0)) * count >> 32
+    for number in range(count):
+        found = table.filter(arrow().array(bucket == number))
+        if len(found):
+            yield pack(number, found)
 
 
-class OfBucket:
-    """Reduces the states of a bucket."""
+def reduce_bucket(job: Job, group: Any) -> Any:
+    """Reduce the states of a bucket to results."""
+    return job.reduce(unpack(group)).cast(job.result)
 
-    def __init__(self, job: Job) -> None:
-        self.reduce, self.schema = job.reduce, job.result
 
-    def __call__(self, table: Any) -> Any:
-        """Reduce a table with all states of its sets."""
-        return self.reduce(table.drop_columns(BUCKET)).cast(self.schema)
+def pack(number: int, table: Any) -> Any:
+    """Return a table as one row: its number and its bytes."""
+    sink = arrow().BufferOutputStream()
+    with arrow().ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return arrow().table({BUCKET: [number], TABLE: [sink.getvalue().to_pybytes()]})
+
+
+def unpack(packed: Any) -> Any:
+    """Return the rows of all packed tables as one table."""
+    return arrow().concat_tables(arrow().ipc.open_stream(each.as_buffer()).read_all() for each in packed[TABLE])
 
 
 @contextmanager

@@ -2,172 +2,34 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from ..io import load
+from ..io.predictions import output_columns, prediction_columns
 from ..io.reader import Source
-from ..io.storage import arrow
+from ..io.storage import arrow, local_folder
 from ..io.table_sets import TableSets, to_sets
+from ..nn import DeepSet
 from ..sets import Sets
-from .model import SetModel
-from .states import MEMBERS, join, negate, select, split
+from .states import MEMBERS, join, merge_states, remove_states, split
 
 BATCH = 8_000  # members that pass through phi at a time: 8 MB for 128 numbers in float64, which stays near the cache
+Function = Callable[..., Any]
 
 
-class Function:
-    """Function of an Arrow table that needs a model; it is pickled without what follows from the model."""
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("net", "source")}
-
-    @functools.cached_property
-    def net(self) -> SetModel:
-        """The model."""
-        return SetModel(self.model)
-
-
-class Encode(Function):
-    """Rows to one partial state per set."""
-
-    def __init__(self, model: Any, by: str | None, features: Sequence[str] | None = None, z: Sequence[str] = ()):
-        super().__init__(model)
-        self.by, self.features, self.z = by, features, list(z)
-
-    def sets(self, table: Any) -> TableSets:
-        """Return the rows as sets, checked."""
-        if "source" not in self.__dict__:
-            self.source = Source(self.net.model, [table], self.by, features=self.features, z=self.z)
-        return self.source.check(to_sets(table, self.source.shape, self.source.columns, dtype=self.source.dtype))
-
-    def __call__(self, table: Any) -> Any:
-        """Encode a table."""
-        sets = self.sets(table)
-        pieces = list(_pieces(sets))
-        parts = [self.net.encode(piece) for _, piece in pieces]
-        rows = np.concatenate([np.arange(which.start, which.stop) for which, _ in pieces])
-        members = np.concatenate([piece.sizes for _, piece in pieces]).astype(np.int64)
-        known = {self.source.naming: sets.ids.take(arrow().array(rows)), MEMBERS: members}
-        if sets.z is not None:
-            columns = sets.z[rows].T if isinstance(sets.z, np.ndarray) else sets.z.take(rows).columns
-            known |= dict(zip(self.source.columns.z, columns, strict=True))
-        states = join(known, {name: torch.cat([each[name] for each in parts]) for name in parts[0]})
-        return states if len(states) == len(sets) else Merge(self.net.model)(states)
-
-
-class Predict(Encode):
-    """Rows of whole sets to predictions, without states."""
-
-    def __call__(self, table: Any) -> Any:
-        """Predict for a table that has all rows of its sets."""
-        sets = self.sets(table)
-        each = [self.net.predict(piece, self.source.naming) for _, piece in _whole_pieces(sets, 6 * BATCH)]
-        return arrow().concat_tables(map(arrow().table, each))
-
-
-class Merge(Function):
-    """States to one state per set, sorted by name."""
-
-    def __call__(self, table: Any) -> Any:
-        """Merge the states of each set, in pairs of neighbours until one is left: few, large steps."""
-        compute = arrow().compute
-        if table.num_rows < 2:
-            return table
-        known, parts = split(table)
-        (name, ids), *_ = known.items()
-        order = compute.sort_indices(ids).to_numpy().astype(np.int64)
-        ids = ids.take(arrow().array(order))
-        first = np.concatenate([[True], compute.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)])
-        number = np.cumsum(first) - 1  # of the set
-        place = np.arange(len(order)) - np.flatnonzero(first)[number]
-        while place.any():
-            left = np.flatnonzero((place[:-1] % 2 == 0) & (number[1:] == number[:-1]))
-            a, b = order[left], order[left + 1]
-            self._check_same(known, a, b)
-            merged = self.net.state(select(parts, a)) + self.net.state(select(parts, b))
-            for part_name, part in merged.parts.items():
-                parts[part_name].index_copy_(0, torch.from_numpy(a), part)
-            known[MEMBERS][a] += known[MEMBERS][b]
-            keep = place % 2 == 0
-            order, number, place = order[keep], number[keep], place[keep] // 2
-        columns = {other: column[order] for other, column in list(known.items())[1:]}
-        return join({name: ids.filter(arrow().array(first)), **columns}, select(parts, order))
-
-    @staticmethod
-    def _check_same(known: dict[str, Any], a: np.ndarray, b: np.ndarray) -> None:
-        ids, _, *context = known.values()
-        for name, column in zip(list(known)[2:], context, strict=True):
-            differ = np.flatnonzero(column[a] != column[b])
-            if len(differ):
-                i, j = a[differ[0]], b[differ[0]]
-                raise ValueError(
-                    f"set {ids[int(i)].as_py()!r} has {name} = {column[i]} in one row and {column[j]} in another: a "
-                    "column known of the set (z) needs one value per set."
-                )
-
-
-class Remove(Merge):
-    """States of sets, and of members to be removed from them, to the states of what is left."""
-
-    def __call__(self, table: Any, gone: Any = None) -> Any:
-        """Remove `gone`, or by default the rows of `table` with negative ``members``, from the other states."""
-        compute = arrow().compute
-        if gone is None:
-            negative = compute.less(table[MEMBERS], 0)
-            table, gone = table.filter(compute.invert(negative)), negate(table.filter(negative))
-        (known, parts), (taken, taken_parts) = (split(super(Remove, self).__call__(t)) for t in (table, gone))
-        ids, names = (next(iter(each.values())) for each in (known, taken))
-        found = compute.index_in(names, value_set=ids)
-        if found.null_count:
-            name = names[found.is_null().index(True).as_py()].as_py()
-            raise ValueError(f"set {name!r} has no state from which members could be removed.")
-        rows = found.to_numpy().astype(np.int64)
-        members, minus = known[MEMBERS], taken[MEMBERS]
-        few = np.flatnonzero(members[rows] < minus)
-        if len(few):
-            name, have, want = names[int(few[0])].as_py(), members[rows[few[0]]], minus[few[0]]
-            raise ValueError(f"set {name!r} has {have} members, so {want} cannot be removed from it.")
-        if len(rows):
-            before = self.net.state(select(parts, rows))
-            left, nothing = before - self.net.state(taken_parts), before - before  # no rounding errors in empty sets
-            members[rows] -= minus
-            for name, part in left.parts.items():
-                empty = torch.from_numpy(members[rows] == 0).reshape(-1, *[1] * (part.ndim - 1))
-                parts[name].index_copy_(0, torch.from_numpy(rows), torch.where(empty, nothing.parts[name], part))
-        return join(known, parts)
-
-
-class Decode(Function):
-    """States to predictions."""
-
-    def __call__(self, table: Any) -> Any:
-        """Decode a table of states."""
-        known, parts = split(table)
-        (name, ids), _, *context = known.items()
-        z = np.stack([column for _, column in context], axis=1) if context and self.net.plain else None
-        return arrow().table({name: ids, **self.net.decode(parts, z)})
-
-
-class Chain:
-    """Functions of a table, one after another."""
-
-    def __init__(self, *functions: Any) -> None:
-        self.functions = functions
-
-    def __call__(self, table: Any) -> Any:
-        """Apply all functions."""
-        return functools.reduce(lambda found, function: function(found), self.functions, table)
-
-
-def encode(model: Any, *, by: str, features: Sequence[str] | None = None, z: Sequence[str] = ()) -> Encode:
+def encode(model: Any, *, by: str, features: Sequence[str] | None = None, z: Sequence[str] = ()) -> Function:
     """Return a function from a table of rows to a table of partial states, one per set seen.
+
+    phi runs in the precision of the model; its outputs are pooled and merged in float64, so that neither the order of
+    the rows nor the cut into parts is visible in a prediction.
 
     Parameters
     ----------
@@ -196,10 +58,10 @@ def encode(model: Any, *, by: str, features: Sequence[str] | None = None, z: Seq
     >>> both["members"].to_pylist(), decode(model)(both).column_names
     ([4, 2], ['shop', 'prediction'])
     """
-    return Encode(model, by, features, z)
+    return functools.partial(_encode, model, by, features, z)
 
 
-def merge(model: Any) -> Merge:
+def merge(model: Any) -> Function:
     """Return a function that merges a table of states to one state per set, sorted by name.
 
     It is associative, and commutative up to rounding in float64: an engine may merge in any grouping and order.
@@ -209,21 +71,23 @@ def merge(model: Any) -> Merge:
     model : str, Path, SetClassifier, SetRegressor or DeepSet
         The model of :func:`encode`: its pooling defines what merging is.
     """
-    return Merge(model)
+    return functools.partial(_on_states, merge_states, model)
 
 
-def remove(model: Any) -> Remove:
+def remove(model: Any) -> Function:
     """Return a function of two tables of states that removes the members of the second from the sets of the first.
+
+    Given one table only, it removes its rows with negative ``members`` from the others.
 
     Parameters
     ----------
     model : str, Path, SetClassifier, SetRegressor or DeepSet
         The model of :func:`encode`. Its pooling must be a sum underneath (sum, mean, sqrt, std).
     """
-    return Remove(model)
+    return functools.partial(_on_states, remove_states, model)
 
 
-def decode(model: Any) -> Decode:
+def decode(model: Any) -> Function:
     """Return a function from a table of states to a table of predictions.
 
     Parameters
@@ -231,7 +95,106 @@ def decode(model: Any) -> Decode:
     model : str, Path, SetClassifier, SetRegressor or DeepSet
         The model of :func:`encode`.
     """
-    return Decode(model)
+    return functools.partial(_decode, model)
+
+
+def predict_whole(model: Any, by: str, features: Sequence[str] | None = None, z: Sequence[str] = ()) -> Function:
+    """Return a function from a table with all rows of its sets to predictions, without states."""
+    return functools.partial(_predict, model, by, features, z)
+
+
+def load_model(model: Any) -> Any:
+    """Return a model, or load the one at a path or URI, once per process."""
+    return _load(str(model)) if isinstance(model, str | Path) else model
+
+
+def set_model(model: Any) -> Any:
+    """Return a model of sets, in the mode for predictions; another one is an error."""
+    found = load_model(model)
+    if isinstance(found, DeepSet):
+        return found.eval()
+    if not hasattr(found, "predict"):
+        raise ValueError(f"a {type(found).__name__} does not predict for sets: wanted an estimator or a DeepSet.")
+    return found
+
+
+def is_mergeable(model: Any) -> bool:
+    """Return whether a model has states, so that sets may be read in pieces."""
+    return model.mergeable if isinstance(model, DeepSet) else getattr(model, "mergeable_", False)
+
+
+@functools.lru_cache(maxsize=8)
+def _load(uri: str) -> Any:
+    return load(local_folder(uri))
+
+
+def _sets(net: Any, by: str, features: Sequence[str] | None, z: Sequence[str], table: Any) -> tuple[Source, TableSets]:
+    source = Source(net, [table], by, features=features, z=z)
+    return source, source.check(to_sets(table, source.shape, source.columns, dtype=source.dtype))
+
+
+@torch.no_grad()
+def _encode(model: Any, by: str, features: Sequence[str] | None, z: Sequence[str], table: Any) -> Any:
+    net = set_model(model)
+    source, sets = _sets(net, by, features, z, table)
+    pieces = list(_pieces(sets))
+    states = [_state(net, piece).parts for _, piece in pieces]
+    rows = np.concatenate([np.arange(which.start, which.stop) for which, _ in pieces])
+    members = np.concatenate([piece.sizes for _, piece in pieces]).astype(np.int64)
+    known = {source.naming: sets.ids.take(arrow().array(rows)), MEMBERS: members}
+    if sets.z is not None:
+        columns = sets.z[rows].T if isinstance(sets.z, np.ndarray) else sets.z.take(rows).columns
+        known |= dict(zip(source.columns.z, columns, strict=True))
+    found = join(known, {name: torch.cat([each[name] for each in states]).double() for name in states[0]})
+    return found if len(found) == len(sets) else merge_states(net, found)
+
+
+def _state(net: Any, sets: TableSets) -> Any:
+    if isinstance(net, DeepSet):
+        return net.encode(*_tensors(sets), dtype=torch.float64)
+    if not hasattr(net, "encode"):
+        raise ValueError(f"a {type(net).__name__} looks at all members of a set at once: it has no states.")
+    return net.encode(sets.X, z=sets.z)
+
+
+def _on_states(function: Function, model: Any, *tables: Any) -> Any:
+    return function(set_model(model), *tables)
+
+
+@torch.no_grad()
+def _decode(model: Any, table: Any) -> Any:
+    net = set_model(model)
+    known, parts = split(table)
+    (name, ids), _, *context = known.items()
+    if isinstance(net, DeepSet):
+        # In float64, as the states: poolings with layers of their own would lose digits in float32.
+        exact, kind = copy.deepcopy(net).double(), next((p.dtype for p in net.parameters()), torch.float32)
+        z = torch.from_numpy(np.stack([column for _, column in context], axis=1)) if context else None
+        columns = _columns(net, exact.decode(exact.state(parts), z).to(kind))
+    else:
+        columns = output_columns(net, net.decode(net.state(parts)))
+    return arrow().table({name: ids, **columns})
+
+
+@torch.no_grad()
+def _predict(model: Any, by: str, features: Sequence[str] | None, z: Sequence[str], table: Any) -> Any:
+    net = set_model(model)
+    source, sets = _sets(net, by, features, z, table)
+    out = []
+    for _, piece in _whole_pieces(sets, 6 * BATCH):
+        if isinstance(net, DeepSet):
+            out.append({source.naming: piece.ids} | _columns(net, net(*_tensors(piece))))
+        else:
+            out.append(prediction_columns(net, piece, source.naming))
+    return arrow().concat_tables(map(arrow().table, out))
+
+
+def _columns(net: DeepSet, values: Tensor) -> dict[str, Any]:
+    return output_columns(net, (values[:, 0] if values.shape[1:] == (1,) else values).numpy())
+
+
+def _tensors(sets: TableSets) -> tuple[Any, Tensor | None]:
+    return sets.X, None if sets.z is None else torch.from_numpy(sets.z).to(sets.X.dtype)
 
 
 def _pieces(sets: TableSets) -> Iterator[tuple[slice, TableSets]]:

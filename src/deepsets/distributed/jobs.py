@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
+import shutil
+import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -10,17 +14,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..files import locked
 from ..io import TableError, model_identity
 from ..io.files import File
-from ..io.row_groups import PART, LargeTable, Part, cut, sorted_spans, tables
-from ..io.storage import file_stamps, list_files
+from ..io.row_groups import PART, LargeTable, Part, cut, tables
+from ..io.storage import arrow, file_stamps, is_remote, kind_of, list_files, resolve
 from ..io.table_writer import check_output, read_manifest
-from .functions import Chain, Decode, Encode, Merge, Predict, Remove
-from .model import SetModel
+from . import functions
 from .states import negate
 
 Progress = Callable[[int], None]
 KEY = b"deepsets"
+PUBLISHED = "published"  # file in the work folder of a run that has begun to write its output
 
 
 class Engine(NamedTuple):
@@ -69,8 +74,7 @@ class Input(NamedTuple):
     nested: bool = False  # a row is a set
     types: Any = None  # options of `File`
     whole: bool = False  # the function needs whole sets, and a part is a file
-    merge: Any = None  # merges the results of the function
-    direct: Any = None  # from a table of whole sets to final results
+    direct: Any = None  # from a table of whole sets to final results; the row groups are in the order of the sets
 
     @property
     def members(self) -> int:
@@ -79,8 +83,8 @@ class Input(NamedTuple):
 
     def tables(self, part: Part) -> Iterator[Any]:
         """Read a part."""
-        file = File(part.file, **(self.types or {}))
-        return tables(file, part, self.columns, nested=self.nested, by=self.by, whole=self.whole)
+        file, groups = File(part.file, **(self.types or {})), self.direct is not None
+        return tables(file, part, self.columns, nested=self.nested, by=self.by, whole=self.whole, groups=groups)
 
     def results(self, part: Part) -> Iterator[Any]:
         """Read a part, and apply the function."""
@@ -91,18 +95,28 @@ class Job(NamedTuple):
     """Work of an engine: read the inputs, apply their functions, group by set, reduce, write."""
 
     inputs: list[Input]
-    reduce: Any  # from a table with all rows of some sets to results; None: the functions give the results
+    merge: Any  # from partial states to one per set; None: the functions of the inputs give the results
+    reduce: Any  # from a table with all partial states of some sets to results
     output: str
     manifest: dict[str, Any]  # identifies the job, and is stored with its output
-    middle: Any  # schema of the tables before `reduce`
-    result: Any  # and after it
+    schemas: tuple[bytes, bytes]  # of the tables before and after `reduce`; pickle would lose what cannot be null
     overwrite: bool = False
     progress: Progress | None = None
 
     @property
+    def middle(self) -> Any:
+        """Schema of the tables before `reduce`."""
+        return arrow().ipc.read_schema(arrow().py_buffer(self.schemas[0]))
+
+    @property
+    def result(self) -> Any:
+        """Schema of the results."""
+        return arrow().ipc.read_schema(arrow().py_buffer(self.schemas[1]))
+
+    @property
     def sort(self) -> str | None:
         """Column by which the output is sorted."""
-        return self.result.names[0] if self.reduce else None
+        return self.result.names[0] if self.merge else None
 
 
 def predict(
@@ -148,26 +162,24 @@ def predict(
     dict
         What was written: output, number of sets, seconds.
     """
-    net, runner = SetModel(model), open_engine(engine)
-    check_output(output, overwrite, [table])
-    found = states_header(table)
+    net, runner = functions.set_model(model), open_engine(engine)
+    _check_output(output, overwrite, table)
+    found, merge = states_header(table), functions.merge(model)
     if found is not None:
-        header = {"kind": "predictions", "model": model_identity(net.model)}
+        header = {"kind": "predictions", "model": model_identity(net)}
         _check_header(header, found, table, ["model"])
-        job = _job([_states_input(table, Decode(model))], None, output, header)
+        job = _job([_states_input(table, functions.decode(model))], None, None, output, header)
     else:
-        rows = LargeTable(net.model, table, by, features, z)
-        direct = Predict(model, *rows.names)
-        if net.mergeable:
-            input = _rows_input(rows, Encode(model, *rows.names), part_size, merge=Merge(model))
+        rows = LargeTable(net, table, by, features, z)
+        header, whole = _header(rows, "predictions"), functions.predict_whole(model, *rows.names)
+        if functions.is_mergeable(net):
+            input = _rows_input(model, rows, part_size)._replace(direct=whole if rows.in_order() else None)
             runner.prepare(input)
-            if input.by is not None and not input.nested:
-                input = input._replace(direct=direct, parts=sorted_spans(input.parts, input.by))
-            job = _job([input], Chain(Merge(model), Decode(model)), output, _header(rows, "predictions"), rows.head)
+            job = _job([input], merge, _chain(merge, functions.decode(model)), output, header, rows.head)
         else:
             rows.check_whole()
-            input = _rows_input(rows, direct, 1 << 62, whole=True)
-            job = _job([input], None, output, _header(rows, "predictions"), rows.head)
+            input = _rows_input(model, rows, 1 << 62)._replace(function=whole, whole=True)
+            job = _job([input], None, None, output, header, rows.head)
     return _run(runner, job._replace(overwrite=overwrite, progress=progress))
 
 
@@ -208,24 +220,24 @@ def pool(
         raise ValueError(f"states are written as Parquet, a file or a folder; found {output}.")
     if remove and merge is None:
         raise ValueError("remove=True needs merge, the states from which members are removed.")
-    net, runner = SetModel(model), open_engine(engine)
-    check_output(output, overwrite, [table])
-    rows = LargeTable(net.model, table, by, features, z)
-    encode, header = Encode(model, *rows.names), _header(rows, "states")
-    inputs = [_rows_input(rows, encode, part_size, merge=Merge(model))]
+    net, runner = functions.set_model(model), open_engine(engine)
+    _check_output(output, overwrite, table)
+    rows = LargeTable(net, table, by, features, z)
+    header, join = _header(rows, "states"), functions.merge(model)
+    inputs = [_rows_input(model, rows, part_size)]
     runner.prepare(inputs[0])
     if merge is not None:
         old = states_header(merge)
         if old is None:
             raise ValueError(f"{merge} does not hold states: wanted an output of pool (`deepsets pool`).")
         _check_header(header, old, merge, ["by", "features", "z", "model"])
-        inputs.append(_states_input(merge, _same))
-    job = _job(inputs, Merge(model), output, header, rows.head)
+        inputs.append(_states_input(merge, _chain()))
+    job = _job(inputs, join, join, output, header, rows.head)
     if remove:
-        example = encode(rows.head)
-        Remove(model)(example, example)  # poolings that cannot remove raise here
-        inputs[0] = inputs[0]._replace(function=Chain(encode, negate))
-        job = job._replace(reduce=Remove(model), manifest=job.manifest | {"remove": True})
+        minus, example = functions.remove(model), inputs[0].function(rows.head)
+        minus(example, example)  # poolings that cannot remove raise here
+        inputs[0] = inputs[0]._replace(function=_chain(inputs[0].function, negate))
+        job = job._replace(reduce=minus, manifest=job.manifest | {"remove": True})
     return _run(runner, job._replace(overwrite=overwrite, progress=progress))
 
 
@@ -254,8 +266,10 @@ def _header(rows: LargeTable, kind: str) -> dict[str, Any]:
     return {"kind": kind, "by": by, "features": features, "z": z, "model": model_identity(rows.model)}
 
 
-def _rows_input(rows: LargeTable, function: Any, part_size: int, **options: Any) -> Input:
-    return Input(cut(rows.files, part_size), rows.columns, function, rows.by, rows.nested, rows.types, **options)
+def _rows_input(model: Any, rows: LargeTable, part_size: int) -> Input:
+    by, features, z = rows.names
+    encode = functions.encode(model, by=by, features=features, z=z)
+    return Input(cut(rows.files, part_size), rows.columns, encode, rows.by, rows.nested, rows.types)
 
 
 def _states_input(table: str | Path, function: Any) -> Input:
@@ -264,11 +278,18 @@ def _states_input(table: str | Path, function: Any) -> Input:
     return Input(parts, names, function, names[0])
 
 
-def _same(table: Any) -> Any:
-    return table
+def _chain(*steps: Any) -> Any:
+    """Functions of a table, one after another."""
+    return functools.partial(_apply, steps)
 
 
-def _job(inputs: list[Input], reduce: Any, output: str | Path, header: dict[str, Any], head: Any = None) -> Job:
+def _apply(steps: Sequence[Any], table: Any) -> Any:
+    return functools.reduce(lambda found, step: step(found), steps, table)
+
+
+def _job(
+    inputs: list[Input], merge: Any, reduce: Any, output: str | Path, header: dict[str, Any], head: Any = None
+) -> Job:
     """A job, with the schemas of its tables found by running it on the first rows."""
     if head is None:
         head = File(inputs[0].parts[0].file).head(inputs[0].columns)
@@ -278,8 +299,9 @@ def _job(inputs: list[Input], reduce: Any, output: str | Path, header: dict[str,
     stamps = file_stamps(list(dict.fromkeys(part.file for part in parts)))
     cuts = json.dumps([[part.file, part.groups] for part in parts])
     manifest = header | {"format": 3, "tables": stamps, "parts": zlib.crc32(cuts.encode())}
-    schema = result.schema.with_metadata({KEY: json.dumps(header)})
-    return Job(inputs, reduce, str(output), manifest, middle.schema, schema)
+    schemas = middle.schema, result.schema.with_metadata({KEY: json.dumps(header)})
+    serialized = tuple(schema.serialize().to_pybytes() for schema in schemas)
+    return Job(inputs, merge, reduce, str(output), manifest, serialized)
 
 
 def _check_header(wanted: dict[str, Any], found: dict[str, Any], path: str | Path, names: list[str]) -> None:
@@ -290,7 +312,25 @@ def _check_header(wanted: dict[str, Any], found: dict[str, Any], path: str | Pat
             raise ValueError(f"{path} was pooled with {name} {found[name]!r}, found {wanted[name]!r} here.")
 
 
+def work_folder(output: str | Path) -> Path:
+    """Return the local folder of what is kept until an output is complete: beside it, or for a remote one elsewhere."""
+    if is_remote(output):
+        name = f"deepsets-{hashlib.sha256(str(output).encode()).hexdigest()[:16]}.parts"
+        return Path(tempfile.gettempdir()) / name
+    return Path(resolve(output)[1] + ".parts")
+
+
+def _check_output(output: str | Path, overwrite: bool, table: str | Path) -> None:
+    """Check an output before any work, and delete what a run left that died after writing it."""
+    folder = work_folder(output)
+    if (folder / PUBLISHED).exists() and kind_of(output) != "NotFound":
+        with locked(folder):
+            shutil.rmtree(folder)
+    check_output(output, overwrite, [table])
+
+
 def _run(runner: Any, job: Job) -> dict[str, Any]:
     start = time.perf_counter()
-    facts = runner.run(job)
+    with locked(work_folder(job.output)):
+        facts = runner.run(job)
     return {"output": job.output, **facts, "seconds": round(time.perf_counter() - start, 3)}

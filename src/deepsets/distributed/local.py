@@ -1,224 +1,203 @@
 """Engine for one machine: worker processes over row groups, states partitioned on disk by the hash of their set.
 
 First each part of the tables is encoded to states, which are written as Arrow files; then each range of hashes is read
-from all these files, merged and decoded. A finished step is a folder with the sizes and checksums of its files, so that
-an interrupted run can be resumed.
+from all these files, merged and decoded. Sizes and checksums of the files of finished steps are recorded, so that an
+interrupted run can be resumed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
 import shutil
-import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..files import atomic_path, locked
-from ..io.row_groups import Part, is_sorted
-from ..io.storage import arrow, is_remote, resolve
+from ..files import atomic_path
+from ..io.storage import arrow
 from ..io.table_writer import parquet_writer, publish
-from .jobs import Input, Job
-from .processes import map_in_processes, start_server
+from .jobs import PUBLISHED, Input, Job, work_folder
+from .processes import Processes
 from .states import MEMBERS, hashes
 
 STATES = 64 << 20  # bytes of states that are held, and merged, at a time
 FEW = 200_000  # members, a second or two of work: this process is done before others would have started
-FEW_RANGES = 16  # of hashes, 64 MB each and about a second of merging: likewise
-_HASH, _DONE = "__hash__", "done.json"
+_HASH = "__hash__"
+Pieces = Iterator[tuple[str, Any, int]]  # results ("parquet") or states ("arrow"), and how many members they hold
 
 
 class Local:
     """Engine for one machine."""
 
     def __init__(self, workers: int | None = None, address: None = None) -> None:
-        self.workers = workers
+        self.asked, self.processes = workers is not None, Processes(workers)
 
     def prepare(self, input: Input) -> None:
         """Start what takes a while, before the job is checked and described."""
-        if (input.members >= FEW or self.workers is not None) and self.workers != 1 and len(input.parts) > 1:
-            start_server()
+        if len(input.parts) < 2 or (input.members < FEW and not self.asked):
+            self.processes.count = 1
+        self.processes.prepare()
 
     def run(self, job: Job) -> dict[str, Any]:
         """Run a job, resuming what an interrupted run of the same job has finished."""
-        steps = [(input, part) for input in job.inputs for part in input.parts]
+        parts = [(input, part) for input in job.inputs for part in input.parts]
         plain = job._replace(progress=None)  # for the workers
-        few = sum(input.members for input in job.inputs) < FEW
-        with _work_folder(job) as folder, locked(folder):
-            maps = [folder / f"map-{number:06d}" for number in range(len(steps))]
-            todo = [number for number, step in enumerate(maps) if finished(step) is None]
-            for number in self._map(_Map(plain, steps, maps), todo, few):
+        with _resumed(job) as (folder, steps), closing(self.processes):
+            maps = [f"map-{number:06d}" for number in range(len(parts))]
+            resumed = sum(name in steps for name in maps)
+            for number in self._do(plain, folder, steps, maps, partial(_map, plain)):
                 if job.progress is not None:
-                    job.progress(steps[number][1].members)
-            spills = [file for step in maps for file in sorted(step.glob("*.arrow"))]
+                    job.progress(parts[number][1].members)
+            spills = [folder / name for step in maps for name in steps[step]["files"] if name.endswith(".arrow")]
             count = -(-sum(file.stat().st_size for file in spills) // STATES)
-            reduces = [folder / f"reduce-{count}-{number:06d}" for number in range(count)]
-            left = [number for number, step in enumerate(reduces) if finished(step) is None]
-            for _ in self._map(_Reduce(plain, spills, reduces), left, len(left) <= FEW_RANGES):
+            reduces = [f"reduce-{count}-{number:06d}" for number in range(count)]
+            for _ in self._do(plain, folder, steps, reduces, partial(_reduce, plain, spills, count)):
                 pass
-            facts = {step: json.loads((step / _DONE).read_text()) for step in maps + reduces}
-            outs = [str(step / "out.parquet") for step in facts if facts[step]["sets"] or step in reduces]
-            publish(outs, job.output, job.manifest, job.sort)
-        counts = {name: sum(fact[name] for fact in facts.values()) for name in ("sets", "members")}
-        return {**counts, "parts": len(steps), "resumed": len(steps) - len(todo)}
+            done = [steps[name] for name in maps + reduces]
+            outs = [str(folder / name) for step in done for name in step["files"] if name.endswith(".parquet")]
+            (folder / PUBLISHED).touch()
+            publish(outs, job.output, job.manifest, job.sort, job.result)
+        counts = {name: sum(step[name] for step in done) for name in ("sets", "members")}
+        return {**counts, "parts": len(parts), "resumed": resumed}
 
     def collect(self, input: Input, progress: Any = None) -> Any:
         """Return the results of an input's function for all its parts, as one table."""
+        self.prepare(input)
         found = []
-        for part, table in zip(input.parts, self._map(_Collect(input), input.parts, input.members < FEW), strict=True):
-            found.append(table)
-            if progress is not None:
-                progress(part.members)
+        with closing(self.processes):
+            for part, table in self.processes.map(partial(_collect, input), input.parts):
+                found.append(table)
+                if progress is not None:
+                    progress(part.members)
         return arrow().concat_tables(found)
 
-    def _map(self, function: Callable[[Any], Any], items: Sequence[Any], few: bool) -> Iterator[Any]:
-        if few and self.workers is None:
-            return map(function, items)
-        return map_in_processes(function, items, self.workers)
+    def _do(self, job: Job, folder: Path, steps: _Steps, names: list[str], function: Any) -> Iterator[int]:
+        """Do the steps that are not done yet."""
+        left = [number for number, name in enumerate(names) if name not in steps]
+        for number, facts in self.processes.map(partial(_step, job, folder, names, function), left):
+            steps.add(names[number], facts)
+            yield number
 
 
-class _Collect:
-    def __init__(self, input: Input) -> None:
-        self.input = input
-
-    def __call__(self, part: Part) -> Any:
-        return arrow().concat_tables(self.input.results(part))
+def _collect(input: Input, part: Any) -> Any:
+    return arrow().concat_tables(input.results(part))
 
 
-class _Step:
-    """A step by its number, unless a worker has finished it that died before it could report it."""
-
-    def __init__(self, job: Job, inputs: list[Any], folders: list[Path]) -> None:
-        self.job, self.inputs, self.folders = job, inputs, folders
-
-    def __call__(self, number: int) -> int:
-        if finished(self.folders[number]) is None:
-            self.work(number)
-        return number
-
-    def work(self, number: int) -> None:
-        """Do the step."""
-        raise NotImplementedError
-
-
-class _Map(_Step):
-    """Encodes a part. Sets that are known to be whole are predicted directly, others are written as states."""
-
-    def work(self, number: int) -> None:
-        input, part = self.inputs[number]
-        with _step(self.folders[number]) as (folder, facts), _results(folder, self.job, facts) as write:
-            if self.job.reduce is None:
-                for table in input.results(part):
-                    write(table)
-                facts["members"] = part.members
-                return
-            spill = _Spill(folder, input.merge, self.job.middle)
-            direct = input.direct is not None and part.span is not None and is_sorted(part, input.by or "")
-            for table in input.tables(part):
-                whole, rest = _split_whole(table, input.by or "", part.span) if direct else (table[:0], table)
-                if len(whole):
-                    write(input.direct(whole))
-                if len(rest):
-                    spill.add(input.function(rest))
-                facts["members"] += len(whole)
-            spill.write()
-            facts["members"] += spill.members
+def _map(job: Job, number: int) -> Pieces:
+    """Encode a part. Sets that are known to be whole are predicted directly, others give states."""
+    input, part = [(input, part) for input in job.inputs for part in input.parts][number]
+    for place, rows in enumerate(input.tables(part)):
+        if job.merge is None:
+            yield "parquet", input.function(rows), part.members * (place == 0) if input.nested else len(rows)
+            continue
+        whole, rest = _split_whole(rows, input.by or "") if input.direct else (None, rows)
+        if whole:
+            yield "parquet", input.direct(whole), len(whole)
+        if rest:
+            states = input.function(rest).cast(job.middle)
+            yield "arrow", states, arrow().compute.sum(states[MEMBERS]).as_py()
 
 
-class _Reduce(_Step):
-    """Merges the states of a range of hashes, and writes the results."""
-
-    def work(self, number: int) -> None:
-        count, found = len(self.folders), []
-        for file in self.inputs:
-            table = arrow().ipc.open_file(arrow().memory_map(str(file))).read_all()
-            if count > 1:
-                table = table.filter(arrow().array(table[_HASH].to_numpy() * count >> 32 == number))
-            found.append(table.drop_columns(_HASH))
-        states = arrow().concat_tables(found)
-        with _step(self.folders[number]) as (folder, facts), _results(folder, self.job, facts) as write:
-            write(self.job.reduce(states) if len(states) else self.job.result.empty_table())
+def _reduce(job: Job, spills: list[Path], count: int, number: int) -> Pieces:
+    """Merge the states of a range of hashes, and decode them."""
+    found = []
+    for file in spills:
+        table = arrow().ipc.open_file(arrow().memory_map(str(file))).read_all()
+        found.append(table.filter(arrow().array(table[_HASH].to_numpy() * count >> 32 == number)).drop_columns(_HASH))
+    states = arrow().concat_tables(found)
+    yield "parquet", job.reduce(states) if states else job.result.empty_table(), 0
 
 
-class _Spill:
-    """States of a part: merged while they are few, written as files where they are many."""
-
-    def __init__(self, folder: Path, merge: Any, schema: Any) -> None:
-        self.folder, self.merge, self.schema = folder, merge, schema
-        self.held: list[Any] = []
-        self.files = self.members = 0
-
-    def add(self, states: Any) -> None:
-        self.held.append(states.cast(self.schema))
-        self.members += arrow().compute.sum(states[MEMBERS]).as_py()
-        if self._size() > STATES:
-            self._merge()
-            if self._size() > STATES // 2:
-                self.write()
-
-    def _size(self) -> int:
-        return sum(table.nbytes for table in self.held)
-
-    def _merge(self) -> None:
-        if len(self.held) > 1 and self.merge is not None:  # a table has one state per set
-            self.held = [self.merge(arrow().concat_tables(self.held))]
-
-    def write(self) -> None:
-        if self.held:
-            self._merge()
-            states = arrow().concat_tables(self.held)
-            states = states.append_column(_HASH, arrow().array(hashes(states.column(0))))
-            with arrow().ipc.new_file(self.folder / f"{self.files}.arrow", states.schema) as file:
-                file.write_table(states)
-            self.held, self.files = [], self.files + 1
-
-
-@contextmanager
-def _results(folder: Path, job: Job, facts: dict[str, int]) -> Iterator[Callable[[Any], None]]:
-    """Give a function that appends results to a Parquet file, which is not created where there are none."""
-    sinks: list[Any] = []
-
-    def write(table: Any) -> None:
-        if not sinks:
-            sinks.append(stack.enter_context(parquet_writer(folder / "out.parquet", job.result)))
-        sinks[0].write_table(table.cast(job.result), 1 << 12 if MEMBERS in table.column_names else 1 << 16)
-        facts["sets"] += len(table.column(0).unique())  # the rows of a set are never in two tables
-
-    with ExitStack() as stack:
-        yield write
-
-
-def _split_whole(table: Any, by: str, span: Any) -> tuple[Any, Any]:
-    """Rows of sets that are whole in a sorted table, and the others: the first and last set may have rows elsewhere."""
+def _split_whole(table: Any, by: str) -> tuple[Any, Any]:
+    """Rows of sets that are whole in a table, and the others: the least and the largest set may have rows elsewhere."""
     compute, names = arrow().compute, table[by]
-    low, high = (arrow().scalar(name, names.type) for name in span)
-    start = max(compute.sum(compute.less_equal(names, name)).as_py() or 0 for name in (names[0], low))
-    stop = min(compute.sum(compute.less(names, name)).as_py() or 0 for name in (names[-1], high))
-    stop = max(start, stop)
-    return table.slice(start, stop - start), arrow().concat_tables([table.slice(0, start), table.slice(stop)])
+    ends = compute.min_max(names)
+    inside = compute.and_(compute.greater(names, ends["min"]), compute.less(names, ends["max"])).fill_null(False)
+    return table.filter(inside), table.filter(compute.invert(inside))
 
 
-# ------------------------------------------------------------------------------------------------------- finished steps
+def _step(job: Job, folder: Path, names: list[str], function: Callable[[int], Pieces], number: int) -> dict[str, Any]:
+    """Write the results and the states of a step as files, 64 MB each; states are merged while they are few."""
+    facts: dict[str, Any] = {"sets": 0, "members": 0, "files": {}}
+    held: dict[str, list[Any]] = {"parquet": [], "arrow": []}
+
+    def write(kind: str, least: int) -> None:
+        if not held[kind] or sum(table.nbytes for table in held[kind]) <= least:
+            return
+        table = arrow().concat_tables(held[kind])
+        if kind == "arrow" and len(held[kind]) > 1:
+            table = job.merge(table)
+        held[kind] = [table] if table.nbytes <= least // 2 else []
+        if held[kind]:
+            return
+        if kind == "arrow":
+            table = table.append_column(_HASH, arrow().array(hashes(table.column(0))))
+        file = folder / f"{names[number]}-{len(facts['files'])}.{kind}"
+        temporary = file.with_name(f".{os.getpid()}-{file.name}")
+        open_file = parquet_writer if kind == "parquet" else arrow().ipc.new_file
+        with open_file(temporary, table.schema) as sink:
+            sink.write_table(table, 1 << 12 if MEMBERS in table.column_names else 1 << 16)
+        facts["files"][file.name] = _checksum(temporary)
+        temporary.rename(file)
+
+    for kind, table, members in function(number):
+        facts["sets"] += len(table.column(0).unique()) if kind == "parquet" else 0  # never in two tables
+        facts["members"] += members
+        held[kind].append(table.cast(job.result) if kind == "parquet" else table)
+        write(kind, STATES)
+    for kind in held:
+        write(kind, -1)
+    return facts
+
+
+class _Steps(dict[str, dict[str, Any]]):
+    """What is recorded of finished steps. One with a file that is missing or was changed is not finished.
+
+    Files are not flushed to the disk: what a power failure leaves incomplete has another checksum.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "steps.jsonl"
+        for line in self.file.read_text().splitlines() if self.file.exists() else ():
+            try:
+                facts = json.loads(line)
+                if all(_checksum(folder / name) == wanted for name, wanted in facts["files"].items()):
+                    self[facts["step"]] = facts
+            except (OSError, ValueError):  # ValueError: a line that was cut off
+                continue
+
+    def add(self, name: str, facts: dict[str, Any]) -> None:
+        """Record a finished step."""
+        self[name] = facts
+        with self.file.open("a") as file:
+            file.write("\n" + json.dumps({"step": name, **facts}))
+
+
+def _checksum(file: Path) -> list[int]:
+    code = 0
+    with file.open("rb") as opened:
+        while block := opened.read(1 << 20):
+            code = zlib.crc32(block, code)
+    return [file.stat().st_size, code]
 
 
 @contextmanager
-def _work_folder(job: Job) -> Iterator[Path]:
-    """Give the folder in which the steps of a job are kept until its output is complete.
+def _resumed(job: Job) -> Iterator[tuple[Path, _Steps]]:
+    """Give the folder in which the steps of a job are kept until its output is complete, and those that are finished.
 
-    It is ``OUTPUT.parts`` beside a local output, and a folder for temporary files for a remote one. The same job finds
-    the steps that an interrupted run has finished; the folder of another job is refused.
+    The same job finds the steps of an interrupted run; the folder of another job is refused.
     """
-    name = f"deepsets-{hashlib.sha256(job.output.encode()).hexdigest()[:16]}"
-    path = Path(tempfile.gettempdir()) / name if is_remote(job.output) else Path(resolve(job.output)[1])
-    folder = path.with_name(path.name + ".parts")
+    folder = work_folder(job.output)
     file, wanted = folder / "job.json", json.loads(json.dumps(job.manifest))
     found = json.loads(file.read_text()) if file.is_file() else {}
     if found != wanted:
         # A run that was killed before job.json was complete has left hidden files only.
-        if any(not entry.name.startswith(".") for entry in folder.glob("*")) and not job.overwrite:
+        used = any(not entry.name.startswith(".") for entry in folder.glob("*"))
+        if used and not job.overwrite and not (folder / PUBLISHED).exists():
             differ = [name for name, value in wanted.items() if found.get(name) != value]
             raise ValueError(
                 f"{folder} holds the steps of another, interrupted run (different: {', '.join(differ)}): delete it, "
@@ -228,42 +207,8 @@ def _work_folder(job: Job) -> Iterator[Path]:
         with atomic_path(file) as temporary:
             temporary.write_text(json.dumps(wanted, indent=1))
     try:
-        yield folder
+        yield folder, _Steps(folder)
     except ValueError:  # an error in the tables: these steps are of no use
         shutil.rmtree(folder, ignore_errors=True)
         raise
     shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _step(folder: Path) -> Iterator[tuple[Path, dict[str, int]]]:
-    """Give a new folder for the files of a step and a dict for its numbers; it gets its name when it is complete.
-
-    Files are not flushed to the disk: what a power failure leaves incomplete has another checksum.
-    """
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".step-", ignore_cleanup_errors=True) as name:
-        facts = {"sets": 0, "members": 0}
-        yield Path(name), facts
-        files = {file.name: _checksum(file) for file in sorted(Path(name).iterdir())}
-        (Path(name) / _DONE).write_text(json.dumps({**facts, "files": files}))
-        Path(name).rename(folder)
-
-
-def finished(folder: Path) -> dict[str, Any] | None:
-    """Return the record of a finished step, or None: a step with a missing or changed file is deleted."""
-    try:
-        facts = json.loads((folder / _DONE).read_text())
-        if all(_checksum(folder / name) == wanted for name, wanted in facts["files"].items()):
-            return facts
-    except (OSError, ValueError, KeyError):
-        pass
-    shutil.rmtree(folder, ignore_errors=True)
-    return None
-
-
-def _checksum(file: Path) -> list[int]:
-    code = 0
-    with file.open("rb") as opened:
-        while block := opened.read(1 << 20):
-            code = zlib.crc32(block, code)
-    return [file.stat().st_size, code]

@@ -7,11 +7,11 @@ import os
 import pickle
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import forkserver
-from multiprocessing.connection import wait
+from multiprocessing import connection, forkserver
 from pathlib import Path
 from typing import Any
 
@@ -19,59 +19,77 @@ import torch
 
 from ..train.process import keep_memory
 
-PATIENCE = 5  # process pools in a row that may break before an item is finished
+PATIENCE = 5  # times in a row that processes may die before an item is finished
 _function: tuple[str, Any] = "", None  # of this process
 
 
-def map_in_processes(function: Any, items: Sequence[Any], workers: int | None = None) -> Iterator[Any]:
-    """Yield `function(item)` for all items, in order, computed by `workers` processes (default: one per core).
+class Processes:
+    """Processes of this machine, by default one per core: this one, which works while the others start, and others."""
 
-    Where a process dies, what it had begun is done again. With one worker or item, this process does the work.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = min(workers or cores, len(items))
-    if workers <= 1:
-        yield from map(function, items)
-        return
-    with tempfile.TemporaryDirectory(prefix="deepsets-") as folder:
-        path = Path(folder) / "function"
-        path.write_bytes(pickle.dumps(function))  # read once in each process, not sent with each item
-        done = broken = 0
-        while done < len(items):
-            before = done
-            pool = ProcessPoolExecutor(min(workers, len(items) - done), _context(), initializer=_begin)
+    def __init__(self, count: int | None) -> None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.count = count or cores
+        self.pool: ProcessPoolExecutor | None = None
+        # Not pyarrow: its allocator starts a thread when it is imported, and a process forked beside a thread may wait
+        # for ever for a lock that the thread held.
+        served = "forkserver" in multiprocessing.get_all_start_methods()
+        self.context: Any = multiprocessing.get_context("forkserver" if served else "spawn")
+        if served:
+            self.context.set_forkserver_preload(["deepsets.distributed", "numba"])
+
+    def prepare(self) -> None:
+        """Start the server of the processes, which imports what they need, beside this process."""
+        if self.count > 1 and self.context.get_start_method() == "forkserver":
+            forkserver.ensure_running()
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+        """Yield items with `function(item)`, as they are finished. What a dead process had begun is done again."""
+        others = min(self.count, len(items)) - 1
+        if others < 1:
+            yield from ((item, function(item)) for item in items)
+            return
+        waiting, again, running, broken = deque(items), deque[Any](), dict[Future[Any], Any](), 0
+        threads = torch.get_num_threads()
+        with tempfile.TemporaryDirectory(prefix="deepsets-") as folder:
+            path = Path(folder) / "function"
+            path.write_bytes(pickle.dumps(function))  # read once in each process, not sent with each item
+            torch.set_num_threads(1)
             try:
-                for future in [pool.submit(_call, str(path), item) for item in items[done:]]:
-                    yield future.result()
-                    done += 1
-            except BrokenProcessPool:
-                broken = 0 if done > before else broken + 1
+                while waiting or again or running:
+                    try:
+                        while (waiting or again) and len(running) < 2 * others:
+                            item = (again or waiting)[0]
+                            running[self._submit(path, item)] = item
+                            (again or waiting).popleft()
+                        if waiting:
+                            item = waiting.popleft()
+                            yield item, function(item)
+                        for future in wait(running, 0 if waiting else None, FIRST_COMPLETED).done:
+                            result = future.result()
+                            yield running.pop(future), result
+                            broken = 0
+                    except BrokenProcessPool:
+                        again += running.values()
+                        running, broken = {}, broken + 1
+                        self.close()
+                        if broken == PATIENCE:
+                            raise RuntimeError(
+                                f"worker processes died {PATIENCE} times without finishing one of the {len(again)} "
+                                "parts that they had begun: is there enough memory? Fewer workers need less."
+                            ) from None
             finally:
-                pool.shutdown(wait=True, cancel_futures=True)
-            if broken == PATIENCE:
-                raise RuntimeError(
-                    f"worker processes died {PATIENCE} times without finishing one of the {len(items) - done} parts "
-                    "that are left: is there enough memory? Fewer workers need less."
-                )
+                torch.set_num_threads(threads)
 
+    def close(self) -> None:
+        """End the processes."""
+        if self.pool is not None:
+            self.pool.shutdown(wait=True, cancel_futures=True)
+            self.pool = None
 
-def start_server() -> None:
-    """Start the server of the worker processes, which imports what they need beside this process."""
-    if _context().get_start_method() == "forkserver":
-        forkserver.ensure_running()
-
-
-def _context() -> Any:
-    """Processes come from a server that has imported what they need, or are spawned.
-
-    Not pyarrow: its allocator starts a thread when it is imported, and a process forked beside a thread may wait for
-    ever for a lock that the thread held.
-    """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["deepsets.distributed", "numba"])
-    return context
+    def _submit(self, path: Path, item: Any) -> Future[Any]:
+        if self.pool is None:
+            self.pool = ProcessPoolExecutor(self.count - 1, self.context, initializer=_begin)
+        return self.pool.submit(_call, str(path), item)
 
 
 def _begin() -> None:
@@ -84,7 +102,7 @@ def _end_with_parent() -> None:
     """A process whose parent was killed would wait for work for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
-        wait([parent.sentinel])
+        connection.wait([parent.sentinel])
         os._exit(1)
 
 

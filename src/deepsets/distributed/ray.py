@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..io.storage import arrow, resolve
-from .cluster import BUCKET, OfBucket, ToBuckets, staged, user_error
+from .cluster import BUCKET, reduce_bucket, staged, to_buckets, user_error
 from .jobs import Input, Job
 
 ROWS = 1 << 18  # rows that are encoded at a time
@@ -33,18 +33,18 @@ class Ray:
     def run(self, job: Job) -> dict[str, Any]:
         """Run a job."""
         with self._connected(job.progress is not None) as cpus, staged(job) as (folder, facts):
-            if cpus < 2 and job.reduce is not None:
+            if cpus < 2 and job.merge is not None:
                 raise ValueError(
                     f"the engine ray needs 2 CPUs or more, some to read and some to merge; this cluster has {cpus}: "
                     "add machines, or use the engine local."
                 )
             data, *others = [self._read(input) for input in job.inputs]
             data = data.union(*others) if others else data
-            if job.reduce is not None:
-                data = data.map_batches(_function(ToBuckets(job)), batch_format="pyarrow")
-                # Partitions are actors: more of them than CPUs would leave none to the readers.
-                data = data.groupby(BUCKET, num_partitions=min(cpus // 2, 200))
-                data = data.map_groups(_function(OfBucket(job)), batch_format="pyarrow")
+            if job.merge is not None:
+                data = data.map_batches(lambda table: to_buckets(job, table), batch_format="pyarrow", batch_size=None)
+                data = data.groupby(BUCKET, num_partitions=min(4 * cpus, 200))
+                # The tasks of a shuffle are retried three times only, unless Ray is told otherwise.
+                data = data.map_groups(lambda group: reduce_bucket(job, group), batch_format="pyarrow", max_retries=-1)
             system, path = resolve(folder)
             data.write_parquet(path, filesystem=system)
         return facts
@@ -56,15 +56,17 @@ class Ray:
 
     def _read(self, input: Input) -> Any:
         """Results of an input. Ray reads the rows, except where sets must be whole or are named by their number."""
-        data = self.ray.data
+        data, parts = self.ray.data, input.parts
         if input.by is None or input.whole:
-            items = data.from_items(list(range(len(input.parts))), override_num_blocks=len(input.parts))
-            return items.map_batches(_function(_Parts(input)), batch_size=1)
-        files = list(dict.fromkeys(part.file for part in input.parts))
+            items = data.from_items(list(range(len(parts))), override_num_blocks=len(parts))
+            return items.map_batches(
+                lambda batch: (t for number in batch["item"] for t in input.results(parts[number])), batch_size=1
+            )
+        files = list(dict.fromkeys(part.file for part in parts))
         system = resolve(files[0])[0]
         table = data.read_parquet([resolve(file)[1] for file in files], columns=input.columns, filesystem=system)
         return table.map_batches(
-            _function(input.function), batch_format="pyarrow", batch_size=ROWS, zero_copy_batch=True
+            lambda table: input.function(table), batch_format="pyarrow", batch_size=ROWS, zero_copy_batch=True
         )
 
     @contextmanager
@@ -86,19 +88,3 @@ class Ray:
             finally:
                 if mine:
                     ray.shutdown()
-
-
-class _Parts:
-    """Reads parts by their number, and applies the function of an input."""
-
-    def __init__(self, input: Input) -> None:
-        self.input = input
-
-    def __call__(self, batch: dict[str, Any]) -> Iterator[Any]:
-        for number in batch["item"]:
-            yield from self.input.results(self.input.parts[number])
-
-
-def _function(function: Any) -> Any:
-    """A plain function, as Ray needs it."""
-    return lambda table: function(table)

@@ -13,7 +13,7 @@ from ..io.files import numbers
 from ..io.reader import Source
 from ..io.row_groups import Part, cut
 from ..io.storage import arrow, file_stamps, list_files, resolve
-from ..io.table_sets import TableSets, same_within_sets, to_sets
+from ..io.table_sets import one_per_set, to_sets
 from ..sets import Sets
 from ..train import Batch
 
@@ -71,18 +71,6 @@ class Shards:
         columns = list(self.source.columns.all)
         return {"tables": file_stamps(self.files), "columns": columns, "mix": self.mix, "steps": self.steps}
 
-    def row_groups(self, epoch: int, *, seed: int, rank: int, world: int) -> list[Part]:
-        """Row groups of a process in an epoch: shuffled, largest first to the process with the fewest members."""
-        order = np.random.default_rng([seed, epoch]).permutation(len(self.groups))
-        shuffled = [self.groups[i] for i in order]
-        load, mine = np.zeros(world), []
-        for i in sorted(range(len(shuffled)), key=lambda i: -shuffled[i].members):
-            least = int(load.argmin())
-            load[least] += shuffled[i].members
-            if least == rank:
-                mine.append(i)
-        return [shuffled[i] for i in sorted(mine)]
-
     def epoch(
         self, epoch: int, *, seed: int, start: int = 0, rank: int = 0, world: int = 1
     ) -> tuple[int, Iterator[Batch | None]]:
@@ -90,7 +78,8 @@ class Shards:
 
         See :class:`deepsets.train.BatchSource`. A batch is None where this process has no sets left.
         """
-        batches = self._batches(self.row_groups(epoch, seed=seed, rank=rank, world=world), [seed, epoch, rank])
+        order = np.random.default_rng([seed, epoch]).permutation(len(self.groups))
+        batches = self._batches([self.groups[i] for i in order[rank::world]], [seed, epoch, rank])
         for _ in range(start):
             next(batches)
         return self.steps, batches
@@ -120,55 +109,36 @@ class Shards:
 
     def _read(self, group: Part) -> Batch | None:
         """The sets that begin in a row group, complete."""
-        source = self.source
-        names = source.shape.inside(source.columns.all)
-        assert group.groups is not None
+        shape, columns = self.source.shape, self.source.columns
+        first, end = group.groups or (0, 0)
+        names, by = shape.inside(columns.all), columns.by or ""
         system, path = resolve(group.file)
         with arrow().parquet.ParquetFile(path, filesystem=system) as file:
-            first, end = group.groups
-            table = file.read_row_groups(range(first, end), columns=names, use_threads=False)
-            if not source.shape.nested:
-                table = _whole_sets(file, table, first, end, source.columns.by or "", names)
-        if table.num_rows == 0:
-            return None
-        return self._batch(source.check(to_sets(table, source.shape, source.columns)))
 
-    def _batch(self, part: TableSets) -> Batch:
-        assert isinstance(part.X, Sets)
+            def read(number: int, names: list[str]) -> Any:
+                return file.read_row_group(number, columns=names, use_threads=False)
+
+            table = read(first, names)
+            if not shape.nested and first > 0:  # the rest of a set that began in the group before
+                table = table.slice(_run(table[by], read(first - 1, [by])[by][-1]))
+            rest = 0
+            while not shape.nested and table and end < file.num_row_groups and rest == 0:
+                more = read(end, names)
+                run = _run(more[by], table[by][-1])
+                table, end, rest = arrow().concat_tables([table, more.slice(0, run)]), end + 1, len(more) - run
+        if not table:
+            return None
+        part = self.source.check(to_sets(table, shape, columns))
         y = []
-        for column, name in zip(part.targets, self.source.columns.target, strict=True):
-            found = column
-            if not part.per_set:
-                bad = same_within_sets(column, part.sizes)
-                if bad is not None:
-                    raise ValueError(
-                        f"the target {name!r} changes within set {part.ids[bad].as_py()!r}: it needs one value per set."
-                    )
-                found = column.take(arrow().array(np.cumsum(part.sizes) - part.sizes))
-            y.append(numbers(found, name))
+        for column, name in zip(part.targets, columns.target, strict=True):
+            y.append(numbers(column if part.per_set else one_per_set(column, name, part.sizes, part.ids), name))
         z = None if part.z is None else torch.from_numpy(part.z).float()
         return Batch(part.X.to(dtype=torch.float32), torch.from_numpy(np.stack(y, axis=1)).float(), z)
 
 
-def _whole_sets(file: Any, table: Any, first: int, end: int, by: str, names: list[str]) -> Any:
-    """Drop the rest of a set that began in the group before, and add the rest of the last set."""
-    if first > 0:
-        before = file.read_row_group(first - 1, columns=[by], use_threads=False)[by]
-        if len(before):
-            table = table.slice(_run(table[by], before[-1]))
-    for number in range(end, file.num_row_groups if table.num_rows else 0):
-        more = file.read_row_group(number, columns=names, use_threads=False)
-        rest = _run(more[by], table[by][-1])
-        table = arrow().concat_tables([table, more.slice(0, rest)])
-        if rest < more.num_rows:
-            break
-    return table
-
-
 def _run(column: Any, name: Any) -> int:
     """Number of values at the beginning that equal `name`."""
-    differ = arrow().compute.not_equal(column, name)
-    first = differ.index(True).as_py()
+    first = arrow().compute.not_equal(column, name).index(True).as_py()
     return len(column) if first < 0 else first
 
 
@@ -176,9 +146,5 @@ def _join(batches: Sequence[Batch | None]) -> Batch | None:
     some = [batch for batch in batches if batch is not None]
     if len(some) < 2:
         return some[0] if some else None
-    y, z = ([batch[i] for batch in some] for i in (1, 2))
-    return Batch(
-        Sets.concat([batch.sets for batch in some]),
-        torch.cat(y),  # type: ignore[arg-type]
-        None if z[0] is None else torch.cat(z),  # type: ignore[arg-type]
-    )
+    sets, y, z = zip(*((batch.sets, batch.y, batch.z) for batch in some), strict=True)
+    return Batch(Sets.concat(list(sets)), torch.cat(y), None if z[0] is None else torch.cat(z))

@@ -7,19 +7,21 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import reduce
-from itertools import chain
 from typing import Any
 
 from ..io.storage import arrow
 from ..io.table_writer import open_output, parquet_writer
-from .cluster import BUCKET, OfBucket, ToBuckets, staged, user_error
+from .cluster import BUCKET, TABLE, pack, reduce_bucket, staged, to_buckets, unpack, user_error
 from .jobs import Input, Job
+
+_PACKED = f"{BUCKET} long, {TABLE} binary"
 
 
 class Spark:
     """Engine for Spark: the session that is active, or one with the master `address`, by default on this machine.
 
-    Tasks read row groups and write results through Arrow's file systems, so that no Hadoop connector is needed.
+    Tasks read row groups and write results through Arrow's file systems, so that no Hadoop connector is needed. Tables
+    are moved as bytes, because Spark has no lists of fixed size.
     """
 
     def __init__(self, workers: int | None = None, address: str | None = None) -> None:
@@ -37,28 +39,34 @@ class Spark:
     def run(self, job: Job) -> dict[str, Any]:
         """Run a job."""
         with self._session(job.progress is not None) as spark, staged(job) as (folder, facts):
-            if job.reduce is None:
-                data = self._read(spark, job.inputs[0], _Plain(job.result))
-            else:
-                buckets = ToBuckets(job)
-                middle = _Plain(job.middle.append(arrow().field(BUCKET, arrow().int64())))
-                frames = [self._read(spark, input, middle, buckets) for input in job.inputs]
-                merge, result = OfBucket(job), _Plain(job.result)
-                grouped = reduce(lambda a, b: a.union(b), frames).groupBy(middle.schema.names[-1])
-                data = grouped.applyInArrow(lambda t: result.to_spark(merge(middle.from_spark(t))), result.spark)
-            data.mapInArrow(_Write(folder, _Plain(job.result)), "rows long").collect()
+
+            def write(name: int, tables: Iterator[Any]) -> Any:
+                """Write a file of results; a task that is repeated replaces it."""
+                with open_output(f"{folder}/part-{name:06d}.parquet") as file:
+                    with parquet_writer(file, job.result) as sink:
+                        for table in tables:
+                            sink.write_table(table.cast(job.result))
+                return arrow().table({"done": [name]})
+
+            if job.merge is None:
+                input = job.inputs[0]
+                _parts(spark, input, "done long", lambda number, tables: [write(number, tables)]).collect()
+                return facts
+            frames = [
+                _parts(spark, input, _PACKED, lambda _, tables: (b for t in tables for b in to_buckets(job, t)))
+                for input in job.inputs
+            ]
+            reduced = reduce(lambda a, b: a.union(b), frames).groupBy(BUCKET)
+            reduced.applyInArrow(
+                lambda group: write(group[BUCKET][0].as_py(), iter([reduce_bucket(job, group)])), "done long"
+            ).collect()
         return facts
 
     def collect(self, input: Input, progress: Any = None) -> Any:
         """Return the results of an input's function, as one table."""
-        schema = _Plain(next(input.results(input.parts[0])).schema)
         with self._session(progress is not None) as spark:
-            return schema.from_spark(self._read(spark, input, schema).toArrow())
-
-    def _read(self, spark: Any, input: Input, schema: _Plain, then: Any = None) -> Any:
-        """The results of an input's function, one task per part."""
-        count = len(input.parts)
-        return spark.range(0, count, 1, count).mapInArrow(_Parts(input, schema, then), schema.spark)
+            packed = _parts(spark, input, _PACKED, lambda number, tables: (pack(number, table) for table in tables))
+            return unpack(packed.toArrow())
 
     @contextmanager
     def _session(self, progress: bool) -> Iterator[Any]:
@@ -88,58 +96,13 @@ class Spark:
                 del os.environ["PYSPARK_PYTHON"]
 
 
-class _Plain:
-    """Schema in the types of Spark: lists of any size for lists of fixed size, columns by number (no dots)."""
+def _parts(spark: Any, input: Input, schema: str, then: Any) -> Any:
+    """What `then` gives for the number of a part and the results of the input's function, one task per part."""
 
-    def __init__(self, schema: Any) -> None:
-        from pyspark.sql.pandas.types import from_arrow_schema
-
-        self.original = schema
-        kinds = [self._kind(field.type) for field in schema]
-        self.schema = arrow().schema([(f"c{i}", kind) for i, kind in enumerate(kinds)])
-        self.spark = from_arrow_schema(self.schema)
-
-    def _kind(self, kind: Any) -> Any:
-        return arrow().list_(self._kind(kind.value_type)) if hasattr(kind, "list_size") else kind
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"original": self.original, "schema": self.schema}
-
-    def to_spark(self, table: Any) -> Any:
-        return table.rename_columns(self.schema.names).cast(self.schema)
-
-    def from_spark(self, table: Any) -> Any:
-        return table.rename_columns(self.original.names).cast(self.original)
-
-
-class _Parts:
-    """Reads parts by their number, and applies the function of an input."""
-
-    def __init__(self, input: Input, schema: _Plain, then: Any) -> None:
-        self.input, self.schema, self.then = input, schema, then
-
-    def __call__(self, batches: Any) -> Iterator[Any]:
+    def read(batches: Any) -> Iterator[Any]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for table in self.input.results(self.input.parts[number]):
-                    yield from self.schema.to_spark(self.then(table) if self.then else table).to_batches()
+                for table in then(number, input.results(input.parts[number])):
+                    yield from table.to_batches()
 
-
-class _Write:
-    """Writes the results of a task as a file, named by the task: one that is repeated replaces it."""
-
-    def __init__(self, folder: str, schema: _Plain) -> None:
-        self.folder, self.schema = folder, schema
-
-    def __call__(self, batches: Any) -> Iterator[Any]:
-        from pyspark import TaskContext
-
-        first = next(batches, None)
-        if first is not None:
-            task = TaskContext.get()
-            number = task.partitionId() if task is not None else 0
-            with open_output(f"{self.folder}/part-{number:06d}.parquet") as file:
-                with parquet_writer(file, self.schema.original) as sink:
-                    for batch in chain([first], batches):
-                        sink.write_table(self.schema.from_spark(arrow().Table.from_batches([batch])))
-        yield arrow().record_batch({"rows": arrow().array([0])})
+    return spark.range(0, len(input.parts), 1, len(input.parts)).mapInArrow(read, schema)

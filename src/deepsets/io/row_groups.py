@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,6 @@ class Part(NamedTuple):
     groups: tuple[int, int] | None  # the first and the one after the last; None for a file that is not Parquet
     first: int  # number of its first row, over all files
     members: int  # about how many it holds
-    span: tuple[Any, Any] | None = None  # least and largest name in a sorted table; no other part has names between
 
 
 def group_members(group: Any) -> int:
@@ -58,64 +57,57 @@ def cut(files: Sequence[str], members: int = PART, count: Callable[[Any], int] =
 
 
 def tables(
-    file: File, part: Part, columns: list[str], *, nested: bool, by: str | None, whole: bool = False
+    file: File, part: Part, columns: list[str], *, nested: bool, by: str | None, whole: bool, groups: bool
 ) -> Iterator[Any]:
-    """Read a part as tables of about 64 MB, or with `whole` as smaller tables in which no set is cut.
+    """Read a part as tables of about 64 MB: with `groups` of whole row groups, with `whole` smaller ones of whole sets.
 
     Where `nested`, a row is a set. Without `by`, a column with the number of the row is added.
     """
-    batches = file.batches(columns, 64 if nested else READ, part.groups)
+    if groups:
+        numbers = range(*part.groups or ())
+        joined = _joined(file.batches(columns, READ, (number, number + 1)) for number in numbers)
+    else:
+        batches = file.batches(columns, 64 if nested else READ, part.groups)
+        cut_anywhere = nested or not whole
+        joined = (
+            _joined([batch] for batch in batches)
+            if cut_anywhere
+            else whole_sets(batches, MEMBERS, by or "", by or "", check=False)
+        )
     first = part.first
-    joined = _joined(batches) if nested or not whole else whole_sets(batches, MEMBERS, by or "", by or "", check=False)
     for table in joined:
         yield table if by else table.add_column(0, ROW_NUMBER, [np.arange(first, first + len(table))])
         first += len(table)
 
 
-def _joined(batches: Iterator[Any]) -> Iterator[Any]:
+def _joined(pieces: Iterable[Iterable[Any]]) -> Iterator[Any]:
+    """Tables of at least 64 MB; a piece is not divided."""
     waiting: list[Any] = []
-    size = 0
-    for batch in batches:
-        waiting.append(batch)
-        size += batch.nbytes
-        if size >= TABLE:
+    for piece in pieces:
+        waiting += piece
+        if sum(batch.nbytes for batch in waiting) >= TABLE:
             yield arrow().Table.from_batches(waiting)
-            waiting, size = [], 0
+            waiting = []
     if waiting:
         yield arrow().Table.from_batches(waiting)
 
 
-def sorted_spans(parts: list[Part], by: str) -> list[Part]:
-    """Return the parts of a sorted table with the names of their first and last sets; other parts as they are.
+def in_order(files: Sequence[str], by: str) -> bool:
+    """Return whether the row groups of Parquet files are in the order of the names of their sets.
 
-    Only the statistics in the footers of Parquet files are read.
+    Then all but the least and the largest set of neighbouring groups are whole. Only the statistics in the footers
+    are read; row groups that are too large to be in memory at once count as not in order.
     """
-    if parts[0].groups is None:
-        return parts
-    names = list(dict.fromkeys(part.file for part in parts))
-    footers = dict(zip(names, read_footers(names), strict=True))
-    out: list[Part] = []
-    for part in parts:
-        footer = footers[part.file]
-        place = next(i for i in range(footer.num_columns) if footer.schema.column(i).path == by)
-        found = [footer.row_group(group).column(place).statistics for group in range(*part.groups or ())]
-        if not all(s is not None and s.has_min_max and isinstance(s.min, int | str) for s in found):
-            return parts
-        span = (min(s.min for s in found), max(s.max for s in found))
-        if out and out[-1].span is not None and out[-1].span[1] > span[0]:
-            return parts
-        out.append(part._replace(span=span))
-    return out
-
-
-def is_sorted(part: Part, by: str) -> bool:
-    """Return whether the names of the sets of a part never decrease, reading that column only."""
-    compute, last = arrow().compute, None
-    for batch in File(part.file).batches([by], READ, part.groups):
-        names = batch.column(0) if last is None else arrow().concat_arrays([last, batch.column(0)])
-        if names.null_count or compute.all(compute.less_equal(names[:-1], names[1:])).as_py() is False:
-            return False
-        last = names[-1:]
+    last = None
+    for footer in read_footers(files):
+        place = footer.schema.to_arrow_schema().get_field_index(by)
+        for group in filter(lambda group: group.num_rows, map(footer.row_group, range(footer.num_row_groups))):
+            found = group.column(place).statistics
+            if found is None or not found.has_min_max or not isinstance(found.min, int | str):
+                return False
+            if group.total_byte_size > 4 * TABLE or (last is not None and found.min < last):
+                return False
+            last = found.max
     return True
 
 
@@ -150,6 +142,10 @@ class LargeTable:
                     f"column {self.by!r} holds {kind} in {file} and {self.head.schema.field(self.by).type} in {first}: "
                     "names of sets must be of one type."
                 )
+
+    def in_order(self) -> bool:
+        """Return whether the row groups are in the order of the names of their sets; see :func:`in_order`."""
+        return format_of(self.files[0]) == "parquet" and not self.nested and in_order(self.files, self.by or "")
 
     def check_whole(self) -> None:
         """Raise a TableError if the rows of a set are not neighbours in one file."""

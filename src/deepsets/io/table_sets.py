@@ -135,7 +135,11 @@ def to_sets(table: Any, shape: Shape, columns: Columns, first: int = 0, dtype: t
     z = None
     if columns.z:
         per_row = [_entry(_column(table, n, shape) if shape.nested else members(n), n, shape) for n in columns.z]
-        each = per_row if shape.nested else [_one_per_set(c, n, sizes) for c, n in zip(per_row, columns.z, strict=True)]
+        each = (
+            per_row
+            if shape.nested
+            else [one_per_set(c, n, sizes, ids) for c, n in zip(per_row, columns.z, strict=True)]
+        )
         named = dict(zip(columns.z, each, strict=True))
         plain = all(is_number(column.type) for column in each)
         z = np.stack([numbers(c, n) for n, c in named.items()], axis=1) if plain else pa.table(named)
@@ -192,10 +196,12 @@ def same_within_sets(column: Any, sizes: np.ndarray) -> int | None:
     return int(np.repeat(np.arange(len(sizes)), sizes)[changes.argmax()]) if changes.any() else None
 
 
-def _one_per_set(column: Any, name: str, sizes: np.ndarray) -> Any:
+def one_per_set(column: Any, name: str, sizes: np.ndarray, ids: Any) -> Any:
+    """Return the value of each set in a column of members; one that changes within a set is an error."""
     bad = same_within_sets(column, sizes)
     if bad is not None:
-        raise TableError(f"column {name!r} must have one value per set, but it changes within set {bad}.")
+        found = ids[bad].as_py()
+        raise TableError(f"column {name!r} must have one value per set, but it changes within set {found!r}.")
     return column.take(arrow().array(np.cumsum(sizes) - sizes))
 
 

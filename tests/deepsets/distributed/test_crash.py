@@ -11,7 +11,8 @@ import pytest
 
 from deepsets import distributed
 from deepsets.distributed import local
-from deepsets.distributed.processes import map_in_processes
+from deepsets.distributed.processes import Processes
+from deepsets.files import FileInUseError
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("pandas")
@@ -84,7 +85,39 @@ def test_a_crash_before_the_output_is_published_is_resumed(name, tmp_path, monke
     assert sorted(p.name for p in tmp_path.iterdir()) == [name, "t"]
 
 
-@pytest.mark.parametrize("damaged", ["map-000001/0.arrow", "map-000003/0.arrow", "reduce-1-000000/out.parquet"])
+@pytest.mark.parametrize("name", ["out", "out.parquet"])
+def test_what_a_driver_left_that_died_after_writing_its_output_is_deleted(name, tmp_path, monkeypatch):
+    table, options = shards(rows(300, 12), tmp_path / "t"), {"by": "box", "engine": ALONE}
+    publish = local.publish
+
+    def published(*args):
+        publish(*args)
+        raise RuntimeError("power cut")
+
+    monkeypatch.setattr(local, "publish", published)
+    with pytest.raises(RuntimeError, match="power cut"):
+        distributed.predict(model("std"), table, tmp_path / name, **options)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [name, f"{name}.parts", "t"]
+    with pytest.raises(ValueError, match=f"{name} exists: choose another path, or --overwrite"):
+        distributed.predict(model("std"), table, tmp_path / name, **options)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [name, "t"]
+
+
+def test_a_second_run_for_the_same_output_is_refused_and_changes_nothing(tmp_path):
+    table, out, refused = shards(rows(300, 12), tmp_path / "t", group=50), tmp_path / "out.parquet", []
+
+    def again(_):
+        if not refused:
+            with pytest.raises(FileInUseError, match=r"out.parquet.parts is being written by another process"):
+                distributed.pool(model("max"), table, out, by="box", engine=ALONE, overwrite=True)
+            refused.append(True)
+
+    options = {"by": "box", "engine": ALONE, "part_size": 50}
+    assert distributed.pool(model("std"), table, out, progress=again, **options)["members"] == 300
+    assert refused
+
+
+@pytest.mark.parametrize("damaged", ["map-000001-0.arrow", "map-000003-0.arrow", "reduce-1-000000-0.parquet"])
 def test_a_damaged_step_is_noticed_and_done_again(damaged, tmp_path, monkeypatch):
     table = shards(rows(300, 12), tmp_path / "t", group=50)
     options = {"by": "box", "engine": ALONE, "part_size": 50}
@@ -126,4 +159,4 @@ def test_killed_workers_are_replaced_and_the_states_are_the_same(tmp_path):
 
 def test_an_item_that_kills_every_worker_ends_the_run():
     with pytest.raises(RuntimeError, match="died 5 times without finishing one of the 2 parts"):
-        list(map_in_processes(os._exit, [1, 2], 2))
+        list(Processes(2).map(os._exit, [1, 2]))

@@ -96,7 +96,7 @@ def test_two_processes_make_the_step_of_one(tmp_path):
 def test_targets_that_change_within_a_set_are_refused(tmp_path):
     (tmp_path / "t").mkdir()
     pq.write_table(pa.table({"box": [1, 1], "x": [0.0, 1.0], "y": [0.0, 1.0]}), tmp_path / "t" / "0.parquet")
-    with pytest.raises(ValueError, match="the target 'y' changes within set 1"):
+    with pytest.raises(ValueError, match="column 'y' must have one value per set, but it changes within set 1"):
         next(Shards(tmp_path / "t", by="box", target=["y"]).epoch(0, seed=0)[1])
 
 
