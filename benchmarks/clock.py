@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from statistics import median
 
 LOADS = ("idle", "busy")
+SHORT = 0.02
 
 
 @contextmanager
@@ -33,19 +35,24 @@ def compare(
 ) -> dict[str, float]:
     """Measure the median seconds of each way; the ways take turns, so that a slow moment is slow for all.
 
-    Repeats end after about `seconds`, but not before the third.
+    The order of a turn is random, and ways below `SHORT` seconds run once more just before they are measured: otherwise
+    a way would find the caches and threads as the one before it has left them. Repeats end after about `seconds`, but
+    not before the third.
     """
+    order, found = list(ways), {name: list[float]() for name in ways}
     for _ in range(warmup):
         for way in ways.values():
             way()
-    found: dict[str, list[float]] = {name: [] for name in ways}
-    began = time.perf_counter()
+    shuffle, began = random.Random(0).shuffle, time.perf_counter()
     for turn in range(repeats):
         if turn >= 3 and time.perf_counter() - began > seconds:
             break
-        for name, way in ways.items():
+        shuffle(order)
+        for name in order:
+            if turn and min(found[name]) < SHORT:
+                ways[name]()
             start = time.perf_counter()
-            way()
+            ways[name]()
             found[name].append(time.perf_counter() - start)
     return {name: median(times) for name, times in found.items()}
 

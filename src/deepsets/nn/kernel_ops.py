@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..sets import Sets
 from . import kernels_torch as plain
-from .parallel import run
+from .parallel import run, use_huge_pages
 
 Outputs = list[tuple[tuple[int, ...], torch.dtype | None]]  # shapes, and dtypes where they are not those of the input
 _REAL = {torch.float32: np.float32, torch.float64: np.float64}
@@ -80,6 +80,8 @@ class Operator:
         """Run the loop, without autograd."""
         dtype = _precision(inputs[0])
         outs = [inputs[0].new_empty(shape, dtype=kind or dtype) for shape, kind in self.outputs(*inputs)]
+        for out in outs:
+            use_huge_pages(out)
         launch(self.name, dtype, *inputs, *outs, shared=self.shared)
         outs = [out.to(inputs[0].dtype) if out.is_floating_point() else out for out in outs]
         return outs[0] if len(outs) == 1 else tuple(outs)

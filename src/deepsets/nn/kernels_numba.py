@@ -19,12 +19,17 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import carray, cfunc, njit, types
 from numba.extending import intrinsic
+
+from .kernels_vector import BYTES, copy_to_rows, extremum_columns, give_to_winners, sum_columns
+from .parallel import COUNTER, HEAD
 
 LOOPS: dict[str, Callable[[Any], Any]] = {}
 real = np.float32  # in the compiled copies of a loop: their precision
 _INT32, _INT64 = np.int32, np.int64
+STREAM = 1 << 24  # bytes from which gradients are written past the caches, which could not hold them
 _lock = threading.Lock()  # numba cannot compile one function in two threads at once
 
 
@@ -69,47 +74,80 @@ def _pointer(context, address):
 
 
 @intrinsic
-def _count_up(context, words):
-    """Add 1 to the first word, and return what it was: one step, so two threads never get the same number."""
+def _count_up(context, words, k):
+    """Add 1 to word k, and return what it was: one step, so two threads never get the same number."""
 
     def code(context, builder, signature, args):
-        return builder.atomic_rmw("add", args[0], context.get_constant(types.int64, 1), "seq_cst")
+        place = builder.gep(args[0], [args[1]])
+        return builder.atomic_rmw("add", place, context.get_constant(types.int64, 1), "seq_cst")
 
-    return types.int64(words), code
+    return types.int64(words, types.int64), code
+
+
+@intrinsic
+def _call(context, address):
+    """Call a C function without arguments that returns an int."""
+
+    def code(context, builder, signature, args):
+        kind = ir.FunctionType(ir.IntType(32), ())
+        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), ())
+
+    return types.int32(types.int64), code
+
+
+@njit
+def _first_set(offsets, row):
+    """The first set that begins at this row or behind it."""
+    low, high = 0, offsets.shape[0] - 1
+    while low < high:
+        middle = (low + high) // 2
+        if offsets[middle] < row:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @njit
 def _sets(words):
-    """Numbers of the sets of the pieces that this thread takes."""
-    late, pieces, sets = True, words[1], words[2]
-    piece = _count_up(words)
-    while piece < pieces:
-        late = False
-        for b in range(piece * sets // pieces, (piece + 1) * sets // pieces):  # noqa: UP028  # numba has no `yield from`
-            yield b
-        piece = _count_up(words)
+    """Numbers of the sets of the pieces that this thread takes: its own ones, then what the others have left."""
+    counters, threads, pieces, late = words[0], words[1], words[2], True
+    offsets = _vector(words, 1, _INT64)
+    sets = offsets.shape[0] - 1
+    rows = offsets[sets]
+    me = _call(words[4]) if threads > 1 else 0
+    for other in range(threads):
+        owner = (me + other) % threads
+        start, stop = owner * pieces // threads, (owner + 1) * pieces // threads
+        piece = start + _count_up(words, counters + COUNTER * owner)
+        while piece < stop:
+            late = False
+            last = sets if piece + 1 == pieces else _first_set(offsets, (piece + 1) * rows // pieces)
+            for b in range(_first_set(offsets, piece * rows // pieces), last):  # noqa: UP028  # no `yield from` in numba
+                yield b
+            piece = start + _count_up(words, counters + COUNTER * owner)
     if late:
         words[3] = 1  # the others had done everything before this thread came
 
 
 @njit(inline="always")
 def _number(words, k):
-    return words[4 + 4 * k]
+    return words[HEAD + 4 * k]
 
 
 @njit(inline="always")
 def _vector(words, k, dtype):
-    return carray(_pointer(words[4 + 4 * k]), (words[5 + 4 * k],), dtype)
+    return carray(_pointer(words[HEAD + 4 * k]), (words[HEAD + 1 + 4 * k],), dtype)
 
 
 @njit(inline="always")
 def _matrix(words, k, dtype):
-    return carray(_pointer(words[4 + 4 * k]), (words[5 + 4 * k], words[6 + 4 * k]), dtype)
+    return carray(_pointer(words[HEAD + 4 * k]), (words[HEAD + 1 + 4 * k], words[HEAD + 2 + 4 * k]), dtype)
 
 
 @njit(inline="always")
 def _cube(words, k, dtype):
-    return carray(_pointer(words[4 + 4 * k]), (words[5 + 4 * k], words[6 + 4 * k], words[7 + 4 * k]), dtype)
+    return carray(_pointer(words[HEAD + 4 * k]), (words[HEAD + 1 + 4 * k], words[HEAD + 2 + 4 * k], words[HEAD + 3 + 4 * k]), dtype)
 
 
 # ------------------------------------------------------------------------------------------------ sum, broadcast
@@ -123,38 +161,45 @@ def segment_sum(words):
     width = values.shape[1]
     plain = element_ids.shape[0] == 0 and weights.shape[0] == 0
     for b in _sets(words):
-        i, stop = offsets[b], offsets[b + 1]
-        for d in range(width):
+        start, stop, done = offsets[b], offsets[b + 1], 0
+        if plain:
+            done = sum_columns(width, _number(words, 0), start, stop, _number(words, 4), b, real(0))
+        for d in range(done, width):
             out[b, d] = 0
-        while plain and i + 4 <= stop:  # four rows per pass over `out`; the order of the additions stays
-            for d in range(width):
-                two = (out[b, d] + values[i, d]) + values[i + 1, d]
-                out[b, d] = (two + values[i + 2, d]) + values[i + 3, d]
-            i += 4
-        while i < stop:
+        for i in range(start, stop if done < width else start):
             row = element_ids[i] if element_ids.shape[0] else i
             if weights.shape[0]:
                 for d in range(width):
                     out[b, d] += values[row, d] * weights[i]
             else:
-                for d in range(width):
+                for d in range(done, width):
                     out[b, d] += values[row, d]
-            i += 1
+
+
+@njit(inline="always")
+def _streams(words, k, size):
+    """Whether argument k, a matrix, is written past the caches: it is large, and its rows are whole vectors."""
+    address, rows, row = words[HEAD + 4 * k], words[HEAD + 1 + 4 * k], words[HEAD + 2 + 4 * k] * size
+    return _INT64(rows * row >= STREAM and row % BYTES == 0 and address % BYTES == 0)
 
 
 @loop()
 def broadcast(words):
     """out[i] = w_i per_set[b] for the members i of set b."""
     per_set, offsets, weights = _matrix(words, 0, real), _vector(words, 1, _INT64), _vector(words, 4, real)
-    out = _matrix(words, 5, real)
+    out, width = _matrix(words, 5, real), per_set.shape[1]
+    stream = _streams(words, 5, out.itemsize)
     for b in _sets(words):
-        for i in range(offsets[b], offsets[b + 1]):
-            if weights.shape[0]:
-                for d in range(per_set.shape[1]):
+        start, stop = offsets[b], offsets[b + 1]
+        if weights.shape[0]:
+            for i in range(start, stop):
+                for d in range(width):
                     out[i, d] = per_set[b, d] * weights[i]
-            else:
-                for d in range(per_set.shape[1]):
-                    out[i, d] = per_set[b, d]
+            continue
+        done = copy_to_rows(width, _number(words, 0), b, start, stop, _number(words, 5), stream, real(0))
+        for i in range(start, stop if done < width else start):
+            for d in range(done, width):
+                out[i, d] = per_set[b, d]
 
 
 @loop()
@@ -183,7 +228,6 @@ def extremum(words):
     values, offsets, sign = _matrix(words, 0, real), _vector(words, 1, _INT64), real(_number(words, 2))
     best, winners = _matrix(words, 3, real), _matrix(words, 4, _INT32)
     width = values.shape[1]
-    top, place, ties = np.empty(width, real), np.empty(width, _INT32), np.empty(width, _INT32)
     for b in _sets(words):
         start, stop = offsets[b], offsets[b + 1]
         if start == stop:
@@ -191,21 +235,17 @@ def extremum(words):
                 best[b, d] = 0
                 winners[b, d] = 0
             continue
-        for d in range(width):
-            top[d] = values[start, d] * sign
-            place[d] = start
-            ties[d] = 1
-        for i in range(start + 1, stop):
-            row = _INT32(i)
-            for d in range(width):
-                x, y = values[i, d] * sign, top[d]
-                wins = (x > y) | (x != x)  # noqa: PLR0124  # nan wins, and stays
-                top[d] = x if wins else y
-                place[d] = row if wins else place[d]
-                ties[d] = _INT32(1) if wins else ties[d] + _INT32(x == y)
-        for d in range(width):
-            best[b, d] = top[d] * sign
-            winners[b, d] = place[d] if ties[d] == 1 else -ties[d]
+        addresses = _number(words, 0), _number(words, 3), _number(words, 4)
+        for d in range(extremum_columns(width, addresses[0], start, stop, addresses[1], addresses[2], b, sign), width):
+            top, place, ties = values[start, d] * sign, start, 1
+            for i in range(start + 1, stop):
+                x = values[i, d] * sign
+                if x > top or x != x:  # noqa: PLR0124  # nan wins, and stays
+                    top, place, ties = x, i, 1
+                elif x == top:
+                    ties += 1
+            best[b, d] = top * sign
+            winners[b, d] = place if ties == 1 else -ties
 
 
 @loop()
@@ -215,7 +255,7 @@ def extremum_backward(words):
     values, best, add = _matrix(words, 3, real), _matrix(words, 4, real), _number(words, 5)
     out = _matrix(words, 6, real)
     width = values.shape[1]
-    share = np.empty(width, real)
+    share, stream = np.empty(width, real), _streams(words, 6, out.itemsize)
     for b in _sets(words):
         start, stop = offsets[b], offsets[b + 1]
         if start == stop:
@@ -233,17 +273,12 @@ def extremum_backward(words):
         elif add:
             for d in range(width):
                 out[winners[b, d], d] += grad[b, d]
-        elif stop - start <= 16:  # comparing all rows of a small set is faster than to find the winners
-            for i in range(start, stop):
-                row = _INT32(i)
-                for d in range(width):
-                    out[i, d] = grad[b, d] if winners[b, d] == row else real(0)
         else:
-            for i in range(start, stop):
-                for d in range(width):
-                    out[i, d] = 0
-            for d in range(width):
-                out[winners[b, d], d] = grad[b, d]
+            addresses = _number(words, 0), _number(words, 2), _number(words, 6)
+            done = give_to_winners(width, addresses[0], addresses[1], b, start, stop, addresses[2], stream, real(0))
+            for i in range(start, stop if done < width else start):
+                for d in range(done, width):
+                    out[i, d] = grad[b, d] if winners[b, d] == i else real(0)
 
 
 # --------------------------------------------------------------------------------------------------------- deviations

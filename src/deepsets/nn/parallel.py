@@ -1,8 +1,9 @@
-"""One parallel region per operation, on the threads of torch."""
+"""One parallel region per operation, on the threads of torch; pages of large results."""
 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import time
 from typing import Any
@@ -13,31 +14,50 @@ from torch import Tensor
 PARALLEL_BYTES = 1 << 20  # below this many bytes of members one thread runs
 PIECES_PER_THREAD = 8  # a thread that loses its core in the middle of a piece is waited for, so pieces are small
 LATE = 1e-3  # seconds of a region after which a thread that got no piece counts as late
-PAUSE = 0.25  # seconds for which one thread runs after that
+PAUSES = 0.01, 1.0  # seconds for which one thread runs after that: the first time, and at most when it goes on
+HUGE = 1 << 25  # bytes from which the C library asks the kernel for fresh pages at every allocation
+
+HEAD = 5  # words before the arguments: where the counters begin, threads, pieces, whether one was late, thread number
+COUNTER = 8  # words between the counters of two threads: a cache line
 
 _busy_until = 0.0
+_pause = PAUSES[0]
 
 
-def _find_region() -> Any:
-    """OpenMP's `GOMP_parallel`, which runs a function on the threads of torch; None where torch has another library."""
+def _find_region() -> tuple[Any, int]:
+    """OpenMP's `GOMP_parallel`, which runs a function on the threads of torch; None where torch has another library.
+
+    And the address of `omp_get_thread_num`.
+    """
     try:
-        region = ctypes.CDLL(None).GOMP_parallel
+        library = ctypes.CDLL(None)
+        region, number = library.GOMP_parallel, ctypes.cast(library.omp_get_thread_num, ctypes.c_void_p).value
     except (AttributeError, OSError, TypeError):
-        return None
+        return None, 0
     region.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
     region.restype = None
-    return region
+    return region, number or 0
 
 
-_region = _find_region()
+def _find_madvise() -> Any:
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return None
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return madvise
+
+
+_region, _thread_number = _find_region()
+_madvise, _PAGE = _find_madvise(), mmap.PAGESIZE
 
 
 def run(function: Any, sets: int, arguments: list[Tensor | int | None], *, shared: bool = False) -> None:
     """Run a compiled loop over all sets, on up to `torch.get_num_threads()` threads.
 
-    The batch is divided into pieces of whole sets, and the threads take one piece after another. A thread that gets no
-    core in time takes none, but OpenMP waits until it has come: on a busy machine, a time slice of the scheduler. So
-    when that happens, one thread runs for the next `PAUSE` seconds.
+    The batch is divided into pieces of whole sets with about as many members each. A thread begins with its own pieces,
+    the same rows in every operation, which its cache may still hold; then it takes what others have left. A thread that
+    gets no core in time takes none, but OpenMP waits until it has come: on a busy machine, a time slice of the
+    scheduler. So when that happens, one thread runs for a while, the longer the more often it happens.
 
     Parameters
     ----------
@@ -50,8 +70,8 @@ def run(function: Any, sets: int, arguments: list[Tensor | int | None], *, share
     shared : bool, default=False
         Whether the sets write to the same rows, so that one thread must do them all.
     """
-    global _busy_until  # noqa: PLW0603  # of all operations
-    words, size = [0, 1, sets, 0], 0
+    global _busy_until, _pause  # noqa: PLW0603  # of all operations
+    words, size = [0, 1, 1, 0, _thread_number], 0
     for argument in arguments:
         if isinstance(argument, Tensor):
             words += [argument.data_ptr(), *argument.shape, *[0] * (3 - argument.ndim)]
@@ -61,15 +81,28 @@ def run(function: Any, sets: int, arguments: list[Tensor | int | None], *, share
     threads, start = 1, time.monotonic()
     if size >= PARALLEL_BYTES and _region is not None and not shared and start > _busy_until:
         threads = min(torch.get_num_threads(), sets)
-    words[1] = min(sets, PIECES_PER_THREAD * threads) if threads > 1 else 1
-    array = (ctypes.c_int64 * len(words))(*words)
+    words[:3] = len(words), threads, min(sets, PIECES_PER_THREAD * threads) if threads > 1 else 1
+    array = (ctypes.c_int64 * (len(words) + COUNTER * threads))(*words)
     if threads < 2:
         function.ctypes(array)
         return
     _region(function.address, ctypes.addressof(array), threads, 0)
     end = time.monotonic()
     if array[3] and end - start > LATE:
-        _busy_until = end + PAUSE
+        _busy_until = end + _pause
+        _pause = min(2 * _pause, PAUSES[1])
+    else:
+        _pause = max(_pause / 2, PAUSES[0])
+
+
+def use_huge_pages(tensor: Tensor) -> None:
+    """Ask for pages of 2 MB, as NumPy does for large arrays: the first touch of a fresh array takes a fifth of the time.
+
+    Before anything is written, and on Linux; a kernel without such pages ignores it.
+    """
+    if tensor.nbytes >= HUGE and _madvise is not None:
+        start, end = -(-tensor.data_ptr() // _PAGE), (tensor.data_ptr() + tensor.nbytes) // _PAGE
+        _madvise(start * _PAGE, (end - start) * _PAGE, mmap.MADV_HUGEPAGE)
 
 
 def _forked() -> None:

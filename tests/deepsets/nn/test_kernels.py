@@ -187,6 +187,38 @@ def test_an_extremum_inside_a_layer_adds_to_the_gradient_of_the_matrix_product()
     assert x.grad.tolist() == [[3 + 5, 7], [3 + 5, 7 + 20], [3 + 30, 7 + 40]]
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("width", [1, 7, 8, 15, 16, 17, 64, 100, 129, 208])
+def test_every_width_equals_a_loop_over_sets(dtype, width):
+    """Rows narrower than a vector, of whole vectors, and with a rest."""
+    x = torch.randint(-3, 4, (60, width)).to(dtype)  # small integers: sums are exact, and many members tie
+    offsets = torch.tensor([0, 1, 1, 12, 40, 60])
+    check_sum_and_maximum(x, Sets(x, offsets))
+
+
+@pytest.mark.parametrize("width", [64, 80, 100])
+def test_gradients_too_large_for_the_caches_are_written_whole(width):
+    x = torch.randn(1 + kernels_numba.STREAM // (4 * width), width)
+    check_sum_and_maximum(x, Sets(x, torch.tensor([0, 5, 5, 1000, len(x)])), exact=False)
+
+
+def check_sum_and_maximum(x, sets, exact=True):
+    leaf, offsets = x.clone().requires_grad_(), sets.offsets.tolist()
+    grad = torch.arange(1.0, len(sets) * x.shape[1] + 1).reshape(len(sets), -1).to(x.dtype)
+    total, best = kernels.segment_sum(leaf, sets), kernels.segment_max(leaf, sets)
+    (of_sum,), (of_max,) = (torch.autograd.grad(out, leaf, grad) for out in (total, best))
+    for b, (start, stop) in enumerate(pairwise(offsets)):
+        if start == stop:
+            assert not total[b].any() and not best[b].any()
+            continue
+        rows = x[start:stop]
+        assert torch.equal(total[b], rows.sum(0)) if exact else torch.allclose(total[b], rows.sum(0), atol=0.1)
+        assert torch.equal(best[b], rows.amax(0))
+        winners = (rows == rows.amax(0)).to(x.dtype)
+        assert torch.equal(of_sum[start:stop], grad[b].expand_as(rows))
+        assert torch.equal(of_max[start:stop], winners * (grad[b] / winners.sum(0)))
+
+
 # ----------------------------------------------------------------------------- threads, processes, transformations
 
 
@@ -252,6 +284,7 @@ def test_threads_that_meet_at_a_new_kernel_compile_it_once():
 def test_a_late_thread_is_not_waited_for_again(monkeypatch):
     monkeypatch.setattr(parallel, "PARALLEL_BYTES", 1)
     monkeypatch.setattr(parallel, "_busy_until", 0.0)
+    monkeypatch.setattr(parallel, "_pause", 60.0)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     regions = []
 
