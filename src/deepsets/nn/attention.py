@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from ..sets import Sets
 from .attention_pooling import SeedAttentionPooling, check_heads
-from .sequential import SetLayer
+from .sequential import Factory, SetLayer
 
 
 def _buckets(sets: Sets) -> Iterator[tuple[Tensor, Tensor]]:
@@ -37,22 +37,19 @@ def _buckets(sets: Sets) -> Iterator[tuple[Tensor, Tensor]]:
 class _Attention(SetLayer):
     """Pre-norm multi-head attention and a feed-forward network, both residual."""
 
-    def __init__(
-        self, features: int, num_heads: int, device: torch.device | str | None, dtype: torch.dtype | None
-    ) -> None:
+    def __init__(self, features: int, num_heads: int = 4, **factory: Unpack[Factory]) -> None:
         super().__init__()
         check_heads(features, num_heads)
-        kind: dict[str, Any] = {"device": device, "dtype": dtype}
         self.features, self.num_heads = features, num_heads
-        self.norm = nn.LayerNorm(features, **kind)
-        self.query = nn.Linear(features, features, **kind)
-        self.key_value = nn.Linear(features, 2 * features, **kind)
-        self.out = nn.Linear(features, features, **kind)
+        self.norm = nn.LayerNorm(features, **factory)
+        self.query = nn.Linear(features, features, **factory)
+        self.key_value = nn.Linear(features, 2 * features, **factory)
+        self.out = nn.Linear(features, features, **factory)
         self.feedforward = nn.Sequential(
-            nn.LayerNorm(features, **kind),
-            nn.Linear(features, 2 * features, **kind),
+            nn.LayerNorm(features, **factory),
+            nn.Linear(features, 2 * features, **factory),
             nn.GELU(),
-            nn.Linear(2 * features, features, **kind),
+            nn.Linear(2 * features, features, **factory),
         )
 
     def _split(self, x: Tensor) -> Tensor:
@@ -86,8 +83,8 @@ class SetAttention(_Attention):
         Size of each member.
     num_heads : int, default=4
         Number of heads; a divisor of `features`.
-    device, dtype
-        Of the parameters.
+    **factory
+        `device` and `dtype` of the parameters.
 
     Shape
     -----
@@ -98,16 +95,6 @@ class SetAttention(_Attention):
     >>> SetAttention(8, num_heads=2)(Sets.from_list([torch.randn(5, 8), torch.randn(2, 8)])).values.shape
     torch.Size([7, 8])
     """
-
-    def __init__(
-        self,
-        features: int,
-        num_heads: int = 4,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__(features, num_heads, device, dtype)
 
     def forward(self, sets: Sets) -> Sets:
         """Map sets with values (N, features) to sets with values (N, features)."""
@@ -135,8 +122,8 @@ class InducedSetAttention(_Attention):
         Number of summaries k.
     num_heads : int, default=4
         Number of heads; a divisor of `features`.
-    device, dtype
-        Of the parameters.
+    **factory
+        `device` and `dtype` of the parameters.
 
     Shape
     -----
@@ -149,17 +136,11 @@ class InducedSetAttention(_Attention):
     """
 
     def __init__(
-        self,
-        features: int,
-        num_inducing_points: int = 16,
-        num_heads: int = 4,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        self, features: int, num_inducing_points: int = 16, num_heads: int = 4, **factory: Unpack[Factory]
     ) -> None:
-        super().__init__(features, num_heads, device, dtype)
+        super().__init__(features, num_heads, **factory)
         self.num_inducing_points = num_inducing_points
-        self.summary = SeedAttentionPooling(features, num_inducing_points, num_heads, device=device, dtype=dtype)
+        self.summary = SeedAttentionPooling(features, num_inducing_points, num_heads, **factory)
 
     def forward(self, sets: Sets) -> Sets:
         """Map sets with values (N, features) to sets with values (N, features)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from ..sets import Sets
 from .kernels import segment_softmax
 from .pooling import Pooling, named
 from .reductions import merged_peak, shift
-from .sequential import reset_children
+from .sequential import Factory, reset_children
 from .state import Parts
 
 
@@ -68,8 +68,8 @@ class GatedAttentionPooling(_SoftmaxPooling):
         Size of each member.
     hidden : int, default=64
         Rows of V and U.
-    device, dtype
-        Of the parameters.
+    **factory
+        `device` and `dtype` of the parameters.
 
     Shape
     -----
@@ -81,19 +81,11 @@ class GatedAttentionPooling(_SoftmaxPooling):
     torch.Size([2, 8])
     """
 
-    def __init__(
-        self,
-        features: int,
-        hidden: int = 64,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, features: int, hidden: int = 64, **factory: Unpack[Factory]) -> None:
         super().__init__()
-        kind: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.content = nn.Linear(features, hidden, **kind)
-        self.gate = nn.Linear(features, hidden, **kind)
-        self.score = nn.Linear(hidden, 1, bias=False, **kind)
+        self.content = nn.Linear(features, hidden, **factory)
+        self.gate = nn.Linear(features, hidden, **factory)
+        self.score = nn.Linear(hidden, 1, bias=False, **factory)
 
     def scored(self, sets: Sets) -> tuple[Tensor, Tensor]:
         """Return the scores (N, 1) and the values (N, 1, features) of the members."""
@@ -124,8 +116,8 @@ class SeedAttentionPooling(_SoftmaxPooling):
         Number of seed vectors k.
     num_heads : int, default=4
         Number of heads; a divisor of `features`.
-    device, dtype
-        Of the parameters.
+    **factory
+        `device` and `dtype` of the parameters.
 
     Shape
     -----
@@ -137,26 +129,17 @@ class SeedAttentionPooling(_SoftmaxPooling):
     torch.Size([2, 16])
     """
 
-    def __init__(
-        self,
-        features: int,
-        num_seeds: int = 1,
-        num_heads: int = 4,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, features: int, num_seeds: int = 1, num_heads: int = 4, **factory: Unpack[Factory]) -> None:
         super().__init__()
         check_heads(features, num_heads)
         self.num_seeds, self.num_heads, self.features = num_seeds, num_heads, features
-        kind: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.query = nn.Parameter(torch.empty(num_seeds, features, **kind))
+        self.query = nn.Parameter(torch.empty(num_seeds, features, **factory))
         self._reset_query()
-        self.key_value = nn.Linear(features, 2 * features, **kind)
-        self.out = nn.Linear(features, features, **kind)
-        self.norm = nn.LayerNorm(features, **kind)
+        self.key_value = nn.Linear(features, 2 * features, **factory)
+        self.out = nn.Linear(features, features, **factory)
+        self.norm = nn.LayerNorm(features, **factory)
         self.feedforward = nn.Sequential(
-            nn.Linear(features, 2 * features, **kind), nn.GELU(), nn.Linear(2 * features, features, **kind)
+            nn.Linear(features, 2 * features, **factory), nn.GELU(), nn.Linear(2 * features, features, **factory)
         )
 
     @torch.no_grad()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from .kernels import Activation, add_broadcast_, extremum_with_values
 from .norm import SetDropout, SetNorm
 from .pooling import PoolSpec, pooling
 from .reductions import _Extreme
-from .sequential import SetLayer, reset_children
+from .sequential import Factory, SetLayer, reset_children
 
 Form = Literal["full", "factored", "channel"]
 
@@ -36,8 +36,8 @@ class Equivariant(SetLayer):
         - "channel": $λ ⊙ x_i + γ ⊙ \mathrm{pool}(x)$, two numbers per channel: Lemma 3 itself when pool is "sum".
     activation : {"tanh", "relu", "elu"}, optional
         Nonlinearity of the output, applied in place; None leaves the layer linear.
-    device, dtype
-        Of the parameters.
+    **factory
+        `device` and `dtype` of the parameters.
 
     Shape
     -----
@@ -57,17 +57,14 @@ class Equivariant(SetLayer):
         pool: PoolSpec = "max",
         form: Form = "full",
         activation: Activation | None = None,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **factory: Unpack[Factory],
     ) -> None:
         super().__init__()
         if activation not in (None, "tanh", "relu", "elu"):
             raise ValueError(f"unknown activation {activation!r}; known are tanh, relu, elu.")
         self.in_features, self.out_features = in_features, out_features
         self.form, self.activation = form, activation
-        kind: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.pool = pooling(pool, in_features, **kind)
+        self.pool = pooling(pool, in_features, **factory)
         pooled = self.pool.out_features(in_features)
         if form not in ("full", "factored", "channel"):
             raise ValueError(f"unknown form {form!r}; known are full, factored, channel.")
@@ -83,12 +80,12 @@ class Equivariant(SetLayer):
                     f"the channel form keeps the width, found in_features={in_features} and "
                     f"out_features={out_features}; use form='full' to change it."
                 )
-            self.scale = nn.Parameter(torch.ones(in_features, **kind))
-            self.context_scale = nn.Parameter(torch.zeros(in_features, **kind))
+            self.scale = nn.Parameter(torch.ones(in_features, **factory))
+            self.context_scale = nn.Parameter(torch.zeros(in_features, **factory))
         else:
-            self.member = nn.Linear(in_features, out_features, **kind)
+            self.member = nn.Linear(in_features, out_features, **factory)
             if form == "full":
-                self.context = nn.Linear(pooled, out_features, bias=False, **kind)
+                self.context = nn.Linear(pooled, out_features, bias=False, **factory)
 
     def reset_parameters(self) -> None:
         """Initialise all parameters again."""
@@ -139,8 +136,8 @@ class EquivariantBlock(SetLayer):
         How the members of a set are summarised; see :func:`pooling`.
     dropout : float, default=0.0
         Probability of dropping a channel; see :class:`SetDropout`.
-    device, dtype
-        Of the parameters.
+    **factory
+        `device` and `dtype` of the parameters.
 
     Shape
     -----
@@ -153,22 +150,15 @@ class EquivariantBlock(SetLayer):
     """
 
     def __init__(
-        self,
-        features: int,
-        pool: PoolSpec = ("max", "mean"),
-        dropout: float = 0.0,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        self, features: int, pool: PoolSpec = ("max", "mean"), dropout: float = 0.0, **factory: Unpack[Factory]
     ) -> None:
         super().__init__()
-        kind: dict[str, Any] = {"device": device, "dtype": dtype}
         self.features = features
-        self.norm = SetNorm(features, **kind)
-        self.mix = Equivariant(features, features, pool=pool, **kind)
+        self.norm = SetNorm(features, **factory)
+        self.mix = Equivariant(features, features, pool=pool, **factory)
         self.activation = nn.GELU()
         self.dropout = SetDropout(dropout)
-        self.out = nn.Linear(features, features, **kind)
+        self.out = nn.Linear(features, features, **factory)
         self._zero_out()
 
     def reset_parameters(self) -> None:

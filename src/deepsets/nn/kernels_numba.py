@@ -147,7 +147,11 @@ def _matrix(words, k, dtype):
 
 @njit(inline="always")
 def _cube(words, k, dtype):
-    return carray(_pointer(words[HEAD + 4 * k]), (words[HEAD + 1 + 4 * k], words[HEAD + 2 + 4 * k], words[HEAD + 3 + 4 * k]), dtype)
+    return carray(
+        _pointer(words[HEAD + 4 * k]),
+        (words[HEAD + 1 + 4 * k], words[HEAD + 2 + 4 * k], words[HEAD + 3 + 4 * k]),
+        dtype,
+    )
 
 
 # ------------------------------------------------------------------------------------------------ sum, broadcast

@@ -1,7 +1,7 @@
 """Inner loops of the most used kernels, written as LLVM vector code through numba's extension interface.
 
 A block is a stretch of columns, 8, 4 or 1 vectors of 64 bytes wide, whose results stay in registers while the rows of a
-set pass by. numba's own vectoriser loads and stores results at every row, and checks at every row whether arrays overlap.
+set pass by. Loops that numba vectorises load and store the results at every row, and check there whether arrays overlap.
 Each function here does rows of at least one vector and returns how many columns it did; narrower rows are left to the
 caller, and 0 is returned. Arrays are contiguous and given by address.
 """
@@ -71,7 +71,7 @@ class _Block:
 
 
 def _columns(builder, real, width, emit):
-    """Emit code for the columns of a row; return how many were done, which are none where a row is less than a vector."""
+    """Emit code for the columns of a row; return how many were done: none where a row is less than a vector."""
     size = _INT64(8 if isinstance(real, ir.DoubleType) else 4)
     row, done = builder.mul(width, size), _INT64(0)
     for count in (8, 4, 1):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..sets import Sets
 from .kernels import segment_broadcast, segment_sum
-from .sequential import SetLayer
+from .sequential import Factory, SetLayer
 
 
 def _mean_over_sets(per_member: Tensor, sets: Sets) -> Tensor:
@@ -34,8 +36,8 @@ class SetNorm(SetLayer):
         Size of each member.
     eps : float, default=1e-5
         Added to the variance.
-    device, dtype
-        Of the parameters.
+    **factory
+        `device` and `dtype` of the parameters.
 
     Shape
     -----
@@ -48,18 +50,11 @@ class SetNorm(SetLayer):
     True
     """
 
-    def __init__(
-        self,
-        features: int,
-        eps: float = 1e-5,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, features: int, eps: float = 1e-5, **factory: Unpack[Factory]) -> None:
         super().__init__()
         self.features, self.eps = features, eps
-        self.weight = nn.Parameter(torch.empty(features, device=device, dtype=dtype))
-        self.bias = nn.Parameter(torch.empty(features, device=device, dtype=dtype))
+        self.weight = nn.Parameter(torch.empty(features, **factory))
+        self.bias = nn.Parameter(torch.empty(features, **factory))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

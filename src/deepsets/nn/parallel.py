@@ -96,7 +96,7 @@ def run(function: Any, sets: int, arguments: list[Tensor | int | None], *, share
 
 
 def use_huge_pages(tensor: Tensor) -> None:
-    """Ask for pages of 2 MB, as NumPy does for large arrays: the first touch of a fresh array takes a fifth of the time.
+    """Ask for pages of 2 MB, as NumPy does for large arrays: first touching them takes a fifth of the time.
 
     Before anything is written, and on Linux; a kernel without such pages ignores it.
     """

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from ..sets import Sets
-from .sequential import reset_children
+from .sequential import Factory, reset_children
 from .state import Parts
 
 
@@ -160,13 +160,7 @@ def named(name: str, *, needs_width: bool = False) -> Callable[[type], type]:
 PoolSpec = str | Pooling | Sequence[str | Pooling]
 
 
-def pooling(
-    spec: PoolSpec,
-    width: int | None = None,
-    *,
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
-) -> Pooling:
+def pooling(spec: PoolSpec, width: int | None = None, **factory: Unpack[Factory]) -> Pooling:
     """Build a pooling from its name, or several side by side from several names.
 
     Parameters
@@ -175,8 +169,8 @@ def pooling(
         "sum", "mean", "sqrt", "std", "max", "min", "logsumexp", "gated", "seeds" or "sorted".
     width : int, optional
         Features of a member, needed by poolings with parameters ("gated", "seeds", "sorted").
-    device, dtype
-        Of their parameters.
+    **factory
+        `device` and `dtype` of their parameters.
 
     Returns
     -------
@@ -196,7 +190,7 @@ def pooling(
     if not isinstance(spec, str):
         if not spec:
             raise ValueError("an empty list names no pooling.")
-        return ConcatPooling([pooling(s, width, device=device, dtype=dtype) for s in spec])
+        return ConcatPooling([pooling(s, width, **factory) for s in spec])
     if spec in _BY_NAME:
         return _BY_NAME[spec]()
     if spec in _WITH_WIDTH:
@@ -206,5 +200,5 @@ def pooling(
                 f"the pooling {spec!r} has parameters and must know the width of a member: "
                 f"give the module, for example {example.__name__}(64), or pooling({spec!r}, 64)."
             )
-        return _WITH_WIDTH[spec](width, device=device, dtype=dtype)
+        return _WITH_WIDTH[spec](width, **factory)
     raise ValueError(f"unknown pooling {spec!r}; known are {', '.join([*_BY_NAME, *_WITH_WIDTH])}.")

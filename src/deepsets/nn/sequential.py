@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import inspect
 from itertools import pairwise
+from typing import TypedDict, Unpack
 
 import torch
 from torch import nn
 
 from ..sets import Sets
+
+
+class Factory(TypedDict, total=False):
+    """Device and precision of the parameters of a new module."""
+
+    device: torch.device | str | None
+    dtype: torch.dtype | None
 
 
 class SetLayer(nn.Module):
@@ -60,11 +68,7 @@ class SetSequential(SetLayer):
 
 
 def mlp(
-    *widths: int,
-    activation: type[nn.Module] = nn.ReLU,
-    dropout: float = 0.0,
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
+    *widths: int, activation: type[nn.Module] = nn.ReLU, dropout: float = 0.0, **factory: Unpack[Factory]
 ) -> nn.Sequential:
     """Build a network of linear maps with an activation between them, none after the last.
 
@@ -76,8 +80,8 @@ def mlp(
         Class of the activation.
     dropout : float, default=0.0
         Probability of dropout after each activation.
-    device, dtype
-        Of the parameters.
+    **factory
+        `device` and `dtype` of the parameters.
 
     Returns
     -------
@@ -98,7 +102,7 @@ def mlp(
     options = {"inplace": True} if "inplace" in inspect.signature(activation).parameters else {}
     layers: list[nn.Module] = []
     for before, after in pairwise(widths):
-        layers += [nn.Linear(before, after, device=device, dtype=dtype), activation(**options)]
+        layers += [nn.Linear(before, after, **factory), activation(**options)]
         layers += [nn.Dropout(dropout)] if dropout else []
     return nn.Sequential(*layers[: -2 if dropout else -1])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from ..sets import Sets
 from .kernels import check_rows, segment_sum
 from .pooling import Pooling, named
+from .sequential import Factory
 
 
 def _sort_members(sets: Sets) -> Tensor:
@@ -89,8 +91,8 @@ class SortPooling(Pooling):
         Size of each member.
     knots : int, default=20
         Number of knots of f, at least 2.
-    device, dtype
-        Of the parameters.
+    **factory
+        `device` and `dtype` of the parameters.
 
     Shape
     -----
@@ -102,18 +104,11 @@ class SortPooling(Pooling):
     torch.Size([2, 3])
     """
 
-    def __init__(
-        self,
-        features: int,
-        knots: int = 20,
-        *,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, features: int, knots: int = 20, **factory: Unpack[Factory]) -> None:
         super().__init__()
         if knots < 2:
             raise ValueError(f"a piecewise linear function needs at least 2 knots, found {knots}.")
-        self.weight = nn.Parameter(torch.empty(knots, features, device=device, dtype=dtype))
+        self.weight = nn.Parameter(torch.empty(knots, features, **factory))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
