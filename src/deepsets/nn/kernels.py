@@ -13,7 +13,6 @@ anything; `SMALL` is a guess at where that stops paying, not a measured crossove
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 import torch
@@ -45,13 +44,12 @@ def implementation() -> str:
     if not INSTALLED:
         return "torch (numba is not installed)"
     try:
+        import numba
+
         from . import kernels_exp  # noqa: F401
     except Exception as error:  # numba refuses versions of NumPy and Python that it does not know
         return f"torch (numba cannot be imported: {error})"
-    try:
-        return f"numba {version('numba')}"
-    except PackageNotFoundError:
-        return "numba"
+    return f"numba {numba.__version__}"
 
 
 def _choose(values: Tensor, size: int | None = None) -> int:

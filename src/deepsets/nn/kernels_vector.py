@@ -1,15 +1,13 @@
 """Inner loops of the most used kernels, written as LLVM vector code through numba's extension interface.
 
 A block is a stretch of columns, 8, 4 or 1 vectors of 64 bytes wide, whose results stay in registers while the rows of a
-set pass by. Loops that numba vectorises load and store the results at every row, and check there whether arrays overlap.
+set pass by. Loops that numba vectorises load and store results at every row, and check there whether arrays overlap.
 Each function here does rows of at least one vector and returns how many columns it did; narrower rows are left to the
 caller, and 0 is returned. Arrays are contiguous and given by address.
 """
 # mypy: ignore-errors
 
 from __future__ import annotations
-
-from contextlib import contextmanager
 
 from llvmlite import ir
 from numba import types
@@ -37,8 +35,8 @@ class _Block:
         return [self.builder.shuffle_vector(first, first, zeros)] * self.count
 
     def _places(self, array, i, kind):
-        width = self.row if kind is self.reals else self.builder.udiv(self.row, _INT64(BYTES // self.lanes // 4))
-        column = self.column if kind is self.reals else self.builder.udiv(self.column, _INT64(BYTES // self.lanes // 4))
+        size = _INT64(1 if kind is self.reals else BYTES // self.lanes // 4)  # winners have 4 bytes in either precision
+        width, column = self.builder.udiv(self.row, size), self.builder.udiv(self.column, size)
         address = self.builder.add(self.builder.add(array, self.builder.mul(i, width)), column)
         first = self.builder.inttoptr(address, kind.as_pointer())
         return [self.builder.gep(first, [_INT64(k)]) for k in range(self.count)]
@@ -48,7 +46,6 @@ class _Block:
         return [self.builder.load(place, align=4) for place in self._places(array, i, kind)]
 
     def store(self, values, array, i, kind, stream=False):
-        """Write to row i; stream: past the caches."""
         for value, place in zip(values, self._places(array, i, kind), strict=True):
             done = self.builder.store(value, place, align=BYTES if stream else 4)
             if stream:
@@ -64,10 +61,15 @@ class _Block:
     def read(self, variables):
         return [self.builder.load(place) for place in variables]
 
-    @contextmanager
     def rows(self, start, stop):
-        with cgutils.for_range_slice(self.builder, start, stop, _INT64(1), _INT64) as (i, _):
-            yield i
+        return cgutils.for_range_slice(self.builder, start, stop, _INT64(1), _INT64)
+
+    def store_rows(self, values_of, array, start, stop, stream):
+        """Write values_of(i) to rows start <= i < stop; stream: past the caches."""
+        for past, sign in ((True, "!="), (False, "==")):
+            with self.builder.if_then(self.builder.icmp_signed(sign, stream, _INT64(0))):
+                with self.rows(start, stop) as (i, _):
+                    self.store(values_of(i), array, i, self.reals, past)
 
 
 def _columns(builder, real, width, emit):
@@ -101,7 +103,7 @@ def sum_columns(context, width, values, start, stop, out, b, zero):
 
     def emit(block, builder, values, start, stop, out, b, zero):
         total = block.keep(block.fill(zero, block.reals))
-        with block.rows(start, stop) as i:
+        with block.rows(start, stop) as (i, _):
             for place, x in zip(total, block.load(values, i, block.reals), strict=True):
                 builder.store(builder.fadd(builder.load(place), x), place)
         block.store(block.read(total), out, b, block.reals)
@@ -115,10 +117,7 @@ def copy_to_rows(context, width, per_set, b, start, stop, out, stream, zero):
 
     def emit(block, builder, per_set, b, start, stop, out, stream, zero):
         values = block.load(per_set, b, block.reals)
-        for past in (True, False):
-            with builder.if_then(builder.icmp_signed("!=" if past else "==", stream, _INT64(0))):
-                with block.rows(start, stop) as i:
-                    block.store(values, out, i, block.reals, past)
+        block.store_rows(lambda i: values, out, start, stop, stream)
 
     return _function(emit, zero, 7)
 
@@ -138,7 +137,7 @@ def extremum_columns(context, width, values, start, stop, best, winners, b, sign
             return block.fill(builder.trunc(i, _INT32), block.ints)
 
         top, place, ties = block.keep(row(start)), block.keep(number(start)), block.keep(ones)
-        with block.rows(builder.add(start, _INT64(1)), stop) as i:
+        with block.rows(builder.add(start, _INT64(1)), stop) as (i, _):
             for k, (x, here) in enumerate(zip(row(i), number(i), strict=True)):
                 y = builder.load(top[k])
                 # nan wins, and stays
@@ -162,12 +161,12 @@ def give_to_winners(context, width, grad, winners, b, start, stop, out, stream, 
     def emit(block, builder, grad, winners, b, start, stop, out, stream, zero):
         values, places = block.load(grad, b, block.reals), block.load(winners, b, block.ints)
         nothing = block.fill(zero, block.reals)
-        for past in (True, False):
-            with builder.if_then(builder.icmp_signed("!=" if past else "==", stream, _INT64(0))):
-                with block.rows(start, stop) as i:
-                    here = block.fill(builder.trunc(i, _INT32), block.ints)
-                    found = zip(values, places, here, nothing, strict=True)
-                    gets = [builder.select(builder.icmp_signed("==", p, h), g, z) for g, p, h, z in found]
-                    block.store(gets, out, i, block.reals, past)
+
+        def gets(i):
+            here = block.fill(builder.trunc(i, _INT32), block.ints)
+            found = zip(values, places, here, nothing, strict=True)
+            return [builder.select(builder.icmp_signed("==", p, h), g, z) for g, p, h, z in found]
+
+        block.store_rows(gets, out, start, stop, stream)
 
     return _function(emit, zero, 8)
