@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from ..nn import DeepSet, Pooling, leave_one_out
-from ..nn.state import Parts
+from ..nn.pooling import Parts
 from ..sets import Sets
 from .blend import Folds, blend_weights, fit_temperature
 from .deep import Plan, build

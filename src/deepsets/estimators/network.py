@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..nn import Equivariant, Pooling, SetLayer, SetSequential, pooling
-from ..nn.state import Parts
+from ..nn.pooling import Parts
 from ..sets import Sets
 from .scale import Unscale
 

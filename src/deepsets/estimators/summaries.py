@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..nn import Pooling
 from ..nn.kernels import segment_max, segment_sum
-from ..nn.state import Parts
+from ..nn.pooling import Parts
 from ..sets import Sets
 from .columns import Category, Columns
 from .encoder import ColumnEncoder

@@ -7,8 +7,7 @@ from .equivariant import Equivariant, EquivariantBlock
 from .kernels import segment_max, segment_min, segment_sum
 from .leave_one_out import leave_one_out
 from .norm import SetDropout, SetNorm, Standardize
-from .padded import PaddedInput
-from .pooling import ConcatPooling, Pooling, pooling
+from .pooling import ConcatPooling, Pooling, State, pooling
 from .reductions import (
     LogSumExpPooling,
     MaxPooling,
@@ -18,9 +17,8 @@ from .reductions import (
     StdPooling,
     SumPooling,
 )
-from .sequential import SetLayer, SetSequential, mlp
+from .sequential import PaddedInput, SetLayer, SetSequential, mlp
 from .sorted_pooling import QuantilePooling, SortPooling
-from .state import State
 
 __all__ = [
     "ConcatPooling",

@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from ..sets import Sets
 from .kernels import segment_softmax
-from .pooling import Pooling, named
+from .pooling import Parts, Pooling, named
 from .reductions import merged_peak, shift
 from .sequential import Factory, reset_children
-from .state import Parts
 
 
 class _SoftmaxPooling(Pooling):

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from ..sets import Sets
-from .pooling import PoolSpec, pooling
+from .pooling import ELEMENTS, Parts, PoolSpec, State, pooling
 from .reductions import _LinearPooling
 from .sequential import SetLayer, reset_children
-from .state import ELEMENTS, Parts, State
 
 Condition = Literal["phi", "rho", "both"]
 

@@ -35,17 +35,9 @@ def _ready(x: Any, dtype: torch.dtype) -> Any:
 class Operator:
     """A compiled loop with its gradient, called as a function.
 
-    Parameters
-    ----------
-    schema : str
-        Name, which is also that of the loop, arguments and results. The first argument is a tensor that sets the dtype,
-        the second the offsets.
-    outputs : callable
-        Maps the arguments to shapes and dtypes of the results.
-    keep, backward : callable, optional
-        Save what the backward pass needs; compute the gradients.
-    shared : bool, default=False
-        Whether sets write to the same rows.
+    The schema has the name of the loop, its arguments (first a tensor that sets the dtype, then offsets) and results;
+    `outputs` maps arguments to shapes and dtypes of the results; `keep` saves what `backward` needs; `shared`: whether
+    sets write to the same rows.
     """
 
     def __init__(

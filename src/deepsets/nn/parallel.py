@@ -59,16 +59,8 @@ def run(function: Any, sets: int, arguments: list[Tensor | int | None], *, share
     gets no core in time takes none, but OpenMP waits until it has come: on a busy machine, a time slice of the
     scheduler. So when that happens, one thread runs for a while, the longer the more often it happens.
 
-    Parameters
-    ----------
-    function : numba.cfunc
-        A loop of :mod:`deepsets.nn.kernels_numba`.
-    sets : int
-        Number of sets.
-    arguments : list
-        Contiguous CPU tensors, integers, and None for absent arrays, in the order of the loop.
-    shared : bool, default=False
-        Whether the sets write to the same rows, so that one thread must do them all.
+    Arguments are contiguous CPU tensors, integers, and None for absent arrays, in the order of the loop; `shared`:
+    whether the sets write to the same rows, so that one thread must do them all.
     """
     global _busy_until, _pause  # noqa: PLW0603  # of all operations
     words, size = [0, 1, 1, 0, _thread_number], 0

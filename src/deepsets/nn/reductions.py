@@ -7,8 +7,7 @@ from torch import Tensor
 
 from ..sets import Sets
 from .kernels import segment_exp_sum, segment_max, segment_min, segment_moments, segment_sum
-from .pooling import Pooling, named
-from .state import Parts
+from .pooling import Parts, Pooling, named
 
 
 def _cast(sets: Sets, dtype: torch.dtype | None) -> Sets:
