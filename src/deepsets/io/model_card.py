@@ -48,8 +48,10 @@ def card(model: Any, config: dict[str, Any], name: str) -> str:
         lines.append(f"- z, known of the set as a whole: {_names(names) if names else _count(context, 'number')}")
     if params.get("by"):
         lines.append(f"- in tables with one row per member, the set is named by column `{params['by']}`")
-    missing = "replaced by the training mean" if params.get("impute") else "refused"
-    lines += [*([] if expander else [f"- missing features (NaN) are {missing}"]), "", "## Training", ""]
+    if not expander:
+        refused = config["class"] == "SupportDistributionMachine"
+        lines.append(f"- missing values (NaN) are {'refused' if refused else 'allowed, in training and in prediction'}")
+    lines += ["", "## Training", ""]
     if hasattr(model, "n_sets_"):
         lines.append(f"- {model.n_sets_:,} sets with {model.n_members_:,} members")
     if getattr(model, "history_", None):

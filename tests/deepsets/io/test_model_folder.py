@@ -382,3 +382,18 @@ def test_the_identity_of_a_network_sees_its_options():
     one, two = (deepsets.nn.DeepSet(*parts, pool=pool, append_size=True) for pool in ("sum", "mean"))
     assert model_identity(one) == model_identity(one)
     assert model_identity(one) != model_identity(two)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "found"), [(SetRegressor(model="linear"), "allowed"), (SupportDistributionMachine(), "refused")]
+)
+def test_the_card_says_what_happens_to_missing_values(estimator, found, tmp_path):
+    X = [np.array([[1.0, n], [n, 3.0]]) for n in range(20)]
+    path = deepsets.save(estimator.fit(X, list(range(20))), tmp_path / "model")
+    assert f"missing values (NaN) are {found}" in (path / "README.md").read_text()
+    X[0][0, 0] = np.nan
+    if found == "allowed":
+        assert np.isfinite(estimator.predict(X)).all()
+    else:
+        with pytest.raises(ValueError, match="missing"):
+            estimator.predict(X)
