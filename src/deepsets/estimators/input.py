@@ -228,6 +228,8 @@ def _parse_arrow(column: Any, schema: Schema) -> Members:
 def _parse_list(X: Any, schema: Schema) -> Members:
     """Read a 3-D array, or a list of arrays, of lists of tokens or of lists of dicts."""
     X = _without_mask(X)
+    if isinstance(X, np.ndarray) and X.dtype == object and X.shape[1:] == (1,):  # Sets as scikit-learn passes them on
+        X = X[:, 0]
     if isinstance(X, torch.Tensor):
         X = X.detach().cpu().numpy()
     elif hasattr(X, "__array__") and not hasattr(X, "__iter__"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,62 +16,36 @@ from .base import TableEstimator
 from .columns import Columns
 from .deep import one_thread
 from .layout import Members, cuts
-from .network import MemberNetwork, MemberNetworks
+from .network import MemberNetworks
 from .state import bounded, load_weights, under
 from .targets import set_weights
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MemberEstimator(TableEstimator):
     """Networks that see each member together with the other members of its set."""
 
-    _STEPS, _EPOCHS = 400, 30
-
-    def __init__(
-        self,
-        *,
-        width: int = 64,
-        depth: int = 2,
-        dropout: float = 0.3,
-        n_estimators: int = 4,
-        noise: float = 0.1,
-        keep: float = 0.3,
-        epochs: int | None = None,
-        batch_size: int = 24,
-        learning_rate: float = 2e-3,
-        weight_decay: float = 0.01,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.15,
-        patience: int = 20,
-        warm_start: bool = False,
-        by: str | None = None,
-        columns: list[str] | None = None,
-        checkpoint_dir: str | None = None,
-        device: str = "auto",
-        on_epoch: Callable[[dict[str, Any]], None] | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.width = width
-        self.depth = depth
-        self.dropout = dropout
-        self.n_estimators = n_estimators
-        self.noise = noise
-        self.keep = keep
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.warm_start = warm_start
-        self.by = by
-        self.columns = columns
-        self.checkpoint_dir = checkpoint_dir
-        self.device = device
-        self.on_epoch = on_epoch
-        self.random_state = random_state
-        self.verbose = verbose
+    width: int = 64
+    depth: int = 2
+    dropout: float = 0.3
+    n_estimators: int = 4
+    noise: float = 0.1
+    keep: float = 0.3
+    epochs: int | None = None
+    batch_size: int = 24
+    learning_rate: float = 2e-3
+    weight_decay: float = 0.01
+    early_stopping: bool = False
+    validation_fraction: float = 0.15
+    patience: int = 20
+    warm_start: bool = False
+    by: str | None = None
+    columns: list[str] | None = None
+    checkpoint_dir: str | None = None
+    device: str = "auto"
+    on_epoch: Callable[[dict[str, Any]], None] | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: bool = False
 
     # ------------------------------------------------------------------------------------------ for subclasses
 
@@ -105,7 +80,7 @@ class MemberEstimator(TableEstimator):
         seed = self._fit_seed(self.checkpoint_dir if fresh else None)
         batch = self._batch(X, y, z, sample_weight, first=fresh, seed=seed)
         steps = -(-len(batch.sets) // self.batch_size)
-        epochs = self.epochs or max(self._EPOCHS, -(-self._STEPS // steps))
+        epochs = self.epochs or max(30, -(-400 // steps))
         return self._train(batch, epochs, "cosine", seed, self.checkpoint_dir if fresh else None)
 
     def partial_fit(self, X: Any, y: Any, *, z: Any = None, sample_weight: Any = None, classes: Any = None) -> Self:
@@ -145,19 +120,16 @@ class MemberEstimator(TableEstimator):
         return 1
 
     def _new_network(self) -> MemberNetworks:
-        def make(inputs: int, z: int, outputs: int) -> MemberNetwork:
-            return MemberNetwork(
-                inputs, z, outputs, width=self.width, depth=self.depth, dropout=self.dropout, noise=self.noise
-            )
-
         return MemberNetworks(
-            make,
-            features=self.encoder_.view_width,
-            vocabularies=[len(v) for v in self.encoder_.vocabularies],
-            context=self._context_width(),
-            outputs=self.n_outputs_,
+            self.encoder_.view_width,
+            [len(v) for v in self.encoder_.vocabularies],
+            self._context_width(),
+            self.n_outputs_,
             networks=self.n_estimators,
-            embedding=self.width,
+            width=self.width,
+            depth=self.depth,
+            dropout=self.dropout,
+            noise=self.noise,
         )
 
     def _context_width(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -198,37 +197,17 @@ class _Residual(SetLayer):
         return sets.materialize().with_values(sets.materialize().values + inner.values)
 
 
-class MemberNetwork(nn.Module):
-    """One or more numbers per member: residual equivariant blocks with mean and max of the set.
+class _MemberNetwork(nn.Module):
+    """Residual equivariant blocks with mean and max of the set; Sets (N, inputs + z) to Sets (N, outputs)."""
 
-    Parameters
-    ----------
-    inputs, z, outputs : int
-        Numbers per member, per set, and of the answer.
-    width, depth, dropout
-        Of the blocks.
-    noise : float
-        Deviation of the noise on the inputs, in training.
-
-    """
-
-    def __init__(
-        self, inputs: int, z: int, outputs: int, *, width: int, depth: int, dropout: float, noise: float = 0.0
-    ) -> None:
+    def __init__(self, inputs: int, z: int, outputs: int, width: int, depth: int, dropout: float) -> None:
         super().__init__()
-        self.noise = noise
         blocks = [_Residual(width, dropout) for _ in range(depth)]
         self.stack = SetSequential(
             nn.Linear(inputs + z, width), *blocks, nn.LayerNorm(width), nn.Linear(width, outputs)
         )
 
-    def forward(self, sets: Sets, z: Tensor | None = None) -> Sets:
-        """Sets with values (N, inputs) to Sets with values (N, outputs)."""
-        if z is not None:
-            sets = sets.materialize()
-            sets = sets.with_values(torch.cat([sets.values, sets.broadcast(z)], dim=-1))
-        if self.training and self.noise:
-            sets = sets.map(lambda x: x + self.noise * torch.randn_like(x))
+    def forward(self, sets: Sets) -> Sets:
         return self.stack(sets)
 
 
@@ -237,12 +216,14 @@ class MemberNetworks(nn.Module):
 
     Parameters
     ----------
-    make : callable
-        Makes one network from its numbers of inputs, context and outputs.
     features, vocabularies, context, outputs
         As for `SetNetworks`.
-    networks, embedding : int
-        Number of networks; size of the vector of a category.
+    networks : int
+        Number of networks.
+    width, depth, dropout
+        Of the equivariant blocks.
+    noise : float
+        Deviation of the noise on the inputs, in training.
 
     Shape
     -----
@@ -252,23 +233,26 @@ class MemberNetworks(nn.Module):
 
     def __init__(
         self,
-        make: Callable[[int, int, int], nn.Module],
-        *,
         features: int,
         vocabularies: list[int],
         context: int,
         outputs: int,
+        *,
         networks: int,
-        embedding: int,
+        width: int,
+        depth: int,
+        dropout: float,
+        noise: float,
         drop_tokens: float = 0.05,
     ) -> None:
         super().__init__()
-        self.features, self.drop_tokens = features, drop_tokens
-        size = embedding if len(vocabularies) == 1 and features == 0 else min(embedding, _EMBEDDING)
+        self.features, self.noise, self.drop_tokens = features, noise, drop_tokens
+        size = width if len(vocabularies) == 1 and features == 0 else min(width, _EMBEDDING)
         self.embed = nn.ModuleList(nn.Embedding(v + 1, size) for v in vocabularies)
         self.unscale = Unscale(outputs)
         inputs = features + size * len(vocabularies)
-        self.networks = nn.ModuleList(make(inputs, context, outputs) for _ in range(networks))
+        each = (_MemberNetwork(inputs, context, outputs, width, depth, dropout) for _ in range(networks))
+        self.networks = nn.ModuleList(each)
 
     def forward(self, sets: Sets, z: Tensor | None = None) -> Tensor:
         """(networks, N, outputs)."""
@@ -277,5 +261,10 @@ class MemberNetworks(nn.Module):
         if self.training and self.drop_tokens and len(self.embed):
             codes = codes * (torch.rand(codes.shape, device=codes.device) >= self.drop_tokens)
         found = [x, *(embed(codes[:, j]) for j, embed in enumerate(self.embed))]
-        members = sets.with_values(torch.cat(found, dim=1) if len(found) > 1 else x)
-        return torch.stack([network(members, z).values for network in self.networks])
+        found += [] if z is None else [sets.broadcast(z)]
+        values = torch.cat(found, dim=1) if len(found) > 1 else x
+        answers = []
+        for network in self.networks:
+            noise = self.noise * torch.randn_like(values) if self.training and self.noise else 0
+            answers.append(network(sets.with_values(values + noise)).values)
+        return torch.stack(answers)

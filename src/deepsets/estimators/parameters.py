@@ -28,7 +28,8 @@ SET_PARAMETERS = """
     patience : int, optional
         By default a fifth of the epochs, at least 3.
     pool : str or list of str, optional
-        Poolings of the deep networks, default ``["max", "mean", "min", "std"]``; see `deepsets.nn.pooling`.
+        Poolings of the deep networks, default ``["max", "mean", "min", "std"]``; attention is "gated" or "seeds"; see
+        `deepsets.nn.pooling`.
     subset : int, optional
         Train the deep networks on random subsets of at most so many members, for huge sets.
 {class_weight}    warm_start : bool, default=False

@@ -278,4 +278,6 @@ def pooling(spec: PoolSpec, width: int | None = None, **factory: Unpack[Factory]
                 f"give the module, for example {example.__name__}(64), or pooling({spec!r}, 64)."
             )
         return _WITH_WIDTH[spec](width, **factory)
-    raise ValueError(f"unknown pooling {spec!r}; known are {', '.join([*_BY_NAME, *_WITH_WIDTH])}.")
+    raise ValueError(
+        f"unknown pooling {spec!r}; known are {', '.join([*_BY_NAME, *_WITH_WIDTH])} (attention: gated, seeds)."
+    )

@@ -80,6 +80,15 @@ class Ragged:
 
     # ---------------------------------------------------------------------------------------------- sizes, shapes
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """Column of objects (B, 1), one array per set, for tools that want an array: scikit-learn's bagging."""
+        if self.weights is not None:
+            raise ValueError("an array of sets has no place for their weights: leave them out, or keep the batch.")
+        out = np.empty((len(self), 1), dtype=object)
+        for i, elements in enumerate(self):
+            out[i, 0] = elements.detach().cpu().numpy()
+        return out
+
     def __len__(self) -> int:
         return self.offsets.shape[0] - 1
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import BaggingClassifier
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.inspection import permutation_importance
@@ -32,8 +33,16 @@ def test_tools_for_any_estimator_work_on_lists():
     X, y = task()
     search = HalvingGridSearchCV(SetClassifier(random_state=0), {"model": ["linear", "forest"]}, cv=2, min_resources=20)
     assert search.fit(X, y).best_params_["model"] in ("linear", "forest")
-    with pytest.raises(ValueError, match=r"inhomogeneous|shape"):  # bagging indexes columns: lists of sets have none
+    with pytest.raises(ValueError, match=r"inhomogeneous|shape"):  # bagging makes an array of X
         BaggingClassifier(SetClassifier(model="linear"), n_estimators=2).fit(X, y)
+    sets = np.asarray(Sets.from_list(X))
+    assert BaggingClassifier(SetClassifier(model="linear"), 2, random_state=0).fit(sets, y).score(sets, y) > 0.8
+    alone = SetClassifier(model="linear", random_state=0).fit(sets, y)
+    np.testing.assert_allclose(alone.predict_proba(sets), alone.predict_proba(X), atol=1e-6)
+    found = permutation_importance(alone, sets, y, n_repeats=2, random_state=0)  # whole sets are one column
+    assert found.importances_mean.shape == (1,) and found.importances_mean[0] > 0.2
+    calibrated = CalibratedClassifierCV(SetClassifier(model="linear", random_state=0), cv=2).fit(X, y)
+    assert calibrated.score(X, y) > 0.8
     array = np.random.default_rng(0).normal(size=(40, 4, 3))
     labels = (array[:, :, 0].mean(1) > 0).astype(int)
     model = SetClassifier(model="linear", random_state=0).fit(array, labels)
