@@ -105,7 +105,7 @@ def test_the_quick_form_learns_and_the_figures_show_it(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     scatter, curves = (make(records) for make in EXPERIMENT.figures.values())
     assert [len(axes.lines) for axes in scatter.axes] == [6]  # five learned methods and the diagonal
-    assert [len(axes.lines) for axes in curves.axes] == [6]
+    assert [len(axes.lines) for axes in curves.axes] == [7]
 
 
 def test_large_n_is_run_with_one_seed_only(tmp_path):
