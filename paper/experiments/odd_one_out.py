@@ -209,7 +209,7 @@ EXPERIMENT = Experiment(
     title="The odd one out",
     section="4.3",
     methods={
-        "Set pooling": method(pooled, 30, sets=512, rate=1e-3),
+        "Set pooling": method(pooled, 1, sets=512, rate=1e-3),
         "Deep Sets": method(published, 30, sets=512, rate=2e-3, average=0.99),
         "Ours": OURS(epochs=60),
         "Ours, sigmoid": OURS(epochs=15, odd=SOME),

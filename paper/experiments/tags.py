@@ -40,7 +40,7 @@ def figure(records: Sequence[Record], kind: str) -> Figure:
         if kind in part["extra"]
     }
     methods = [method for method in METHODS if method in columns]
-    drawing = Figure(figsize=(4 * (1 + len(methods)), 6), layout="constrained")
+    drawing = Figure(figsize=(2.8 * (1 + len(methods)), 6), layout="constrained")
     axes = drawing.subplots()
     axes.axis("off")
     if methods:
