@@ -22,11 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def measures(accuracy: dict[int, float]) -> list[Measure]:
-    """Return one measure for each number of digits M."""
-    return [Measure(f"M={size}", "accuracy", value) for size, value in accuracy.items()]
-
-
 def curve(records: Sequence[Record], method: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the numbers of digits M, and mean and deviation of the accuracy over the seeds: (K,) each."""
     found: dict[int, list[float]] = {}
@@ -97,7 +92,8 @@ def _method(build: Callable[[], nn.Module], rate: float) -> Callable[[Trial, str
             seed=trial.seed, checkpoint_dir=trial.folder, progress=trial.progress,
         )  # fmt: skip
         trial.keep(model)
-        return Outcome(measures(accuracy(model, 5000 if trial.full else 500, trial.seed)))
+        found = accuracy(model, 5000 if trial.full else 500, trial.seed)
+        return Outcome([Measure(f"M={size}", "accuracy", value) for size, value in found.items()])
 
     return run
 

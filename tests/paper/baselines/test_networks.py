@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from deepsets import Sets
 from deepsets.testing import assert_invariant
-from paper.baselines.networks import EdgeConvolution, GraphConvolution, Recurrent, _Largest, neighbours
+from paper.baselines.networks import EdgeConvolution, GraphConvolution, Recurrent, neighbours
 
 TWO = Sets.from_list([torch.randn(size, 3, generator=torch.Generator().manual_seed(size)) for size in (30, 12)])
 
@@ -69,6 +69,3 @@ def test_convolutions_on_the_graph_equal_the_plain_loop():
     assert_close(mean(x, near), torch.stack([mean.map(x[rows].mean(0)) for rows in near]))
     slow = [edge.member(x[i]) + edge.edge(x[rows] - x[i]).amax(0) for i, rows in enumerate(near)]
     assert_close(edge(x, near), torch.stack(slow))
-    x = x.round(decimals=1).requires_grad_()  # some neighbours tie
-    grads = [torch.autograd.grad(out.square().sum(), x)[0] for out in (_Largest.apply(x, near), x[near].amax(1))]
-    assert_close(*grads)
