@@ -118,8 +118,8 @@ def bodies(seconds: float) -> Found:
 
 
 def long_load(seconds: float) -> Found:
-    """Sixty-four clients for minutes."""
-    row = soak("vectors", seconds / 60)
+    """Sixty-four clients for minutes, each with a request about every second."""
+    row = soak("vectors", seconds / 60, pause=1.0)
     failures = [f"{row['failed']} wrong answers"] if row["failed"] else []
     if row["growth %"] > 5:
         failures.append(f"memory grew by {row['growth %']:.1f} %")

@@ -113,19 +113,21 @@ def throughput(kind: str, seconds: float = 8.0) -> list[dict[str, Any]]:
     return rows
 
 
-def soak(kind: str, minutes: float, clients: int = 64) -> dict[str, Any]:
+def soak(kind: str, minutes: float, clients: int = 64, pause: float = 0.0) -> dict[str, Any]:
     """Many clients for some minutes, also with wrong questions and clients that leave: memory after the first tenth."""
     with server(kind) as (host, port, pid):
-        done, failed, _ = asyncio.run(load(host, port, clients, 6 * minutes, mixed=True))
+        done, failed, _ = asyncio.run(load(host, port, clients, 6 * minutes, mixed=True, pause=pause))
         first = _memory(pid)
-        more, lost, _ = asyncio.run(load(host, port, clients, 54 * minutes, mixed=True))
+        more, lost, _ = asyncio.run(load(host, port, clients, 54 * minutes, mixed=True, pause=pause))
         last = _memory(pid)
     row = {"case": f"{minutes:g} minutes, {clients} clients", "model": kind, "answers": done + more}
     row |= {"failed": failed + lost}
     return row | {"MB after warm-up": first, "MB at the end": last, "growth %": 100 * (last / first - 1)}
 
 
-async def load(host: str, port: int, clients: int, seconds: float, mixed: bool = False) -> tuple[int, int, list[float]]:
+async def load(
+    host: str, port: int, clients: int, seconds: float, mixed: bool = False, pause: float = 0.0
+) -> tuple[int, int, list[float]]:
     """How many answers were right, how many not, and the time of each."""
     end, times = time.perf_counter() + seconds, []
     failed = 0
@@ -147,6 +149,7 @@ async def load(host: str, port: int, clients: int, seconds: float, mixed: bool =
             times.append(time.perf_counter() - start)
             good = status == 422 if wrong else status == 200 and len(found["candidates"]) == K
             failed += not good
+            await asyncio.sleep(pause)
         writer.close()
 
     await asyncio.gather(*(client(number) for number in range(clients)))

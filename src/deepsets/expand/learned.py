@@ -19,6 +19,7 @@ from .vectors import vectors_of
 from .vocabulary import as_dense
 
 _EPOCHS, _STEPS = 40, 300
+_FIT_SCORES = 1 << 21  # of `fits`: all elements of 61,000 for sets of up to 34 members, 8,192 of them for 256
 
 
 class SetExpander(BaseExpander):
@@ -227,8 +228,15 @@ class SetExpander(BaseExpander):
         return self._score_rows(list(queries), ids, z)
 
     def _member_fits(self, others: list[Members], members: Members, z: np.ndarray | None) -> np.ndarray:
-        # ρ of the whole set is the same whichever member is left out: compare with all other elements.
-        total = logsumexp(self._all(others, z).astype(np.float64), axis=1)
+        # ρ of the whole set is the same whichever member is left out: compare with all other elements, or with evenly
+        # spaced ones where a large set would need more than _FIT_SCORES scores.
+        count = len(self.vocabulary_)
+        some = min(count, _FIT_SCORES // len(others))
+        if some == count:
+            found = self._all(others, z)
+        else:
+            found = self._score_rows(others, np.linspace(0, count - 1, some).astype(np.int64), z)
+        total = logsumexp(found.astype(np.float64), axis=1) + np.log(count / some)
         return super()._member_fits(others, members, z) - total
 
     def _new_scorer(self, candidates: Members) -> Scorer:
@@ -239,9 +247,13 @@ class SetExpander(BaseExpander):
 
     @torch.no_grad()
     def _encode(self, queries: list[Members], z: np.ndarray | None) -> EncodedQueries:
-        phi = [self._phi(query) for query in queries]
-        offsets = torch.tensor([0, *(len(part) for part in phi)]).cumsum(0)
-        return self.network_.encode_queries(Sets(torch.cat(phi), offsets), None if z is None else torch.from_numpy(z))
+        offsets = torch.tensor([0, *(query.shape[0] for query in queries)]).cumsum(0)
+        if all(query.ndim == 1 for query in queries):
+            ids, places = np.unique(np.concatenate(queries), return_inverse=True)
+            phi = self._phi(ids)[torch.from_numpy(places)]  # each element once, in however many queries it is
+        else:
+            phi = torch.cat([self._phi(query) for query in queries])
+        return self.network_.encode_queries(Sets(phi, offsets), None if z is None else torch.from_numpy(z))
 
     @torch.no_grad()
     def _phi(self, members: Members) -> Tensor:

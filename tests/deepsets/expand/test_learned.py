@@ -184,3 +184,16 @@ def test_with_z_an_empty_query_asks_what_goes_with_z_alone():
         SetExpander(epochs=1, **QUICK).fit(sets, z=z).expand([], z=z[0])
     with pytest.raises(ValueError, match="0 only with z"):
         SetExpander(query=(0, 2)).fit(sets)
+
+
+def test_fits_of_many_members_are_relative_to_some_elements(monkeypatch):
+    """Work is bounded: the softmax runs over evenly spaced elements where sets times elements would be too many."""
+    expander = SetExpander(epochs=2, random_state=0, **QUICK).fit(GROUPS)
+    query = [*GROUPS[0][:3], GROUPS[1][0]]
+    whole = expander.scores([[m for m in query if m != left] for left in query]).astype(np.float64)
+    own = whole[np.arange(4), expander.ids(query)]
+    exact = own - np.log(np.exp(whole).sum(1))
+    np.testing.assert_allclose(expander.fits(query), exact, rtol=1e-4)
+    monkeypatch.setattr("deepsets.expand.learned._FIT_SCORES", 4 * 12)
+    some = whole[:, np.linspace(0, 23, 12).astype(int)]
+    np.testing.assert_allclose(expander.fits(query), own - np.log(2 * np.exp(some).sum(1)), rtol=1e-4)
