@@ -82,6 +82,17 @@ def test_a_few_words_bring_more_like_them(query, wanted):
     assert {word.casefold() for word in wanted.split()} <= answers
 
 
+def test_plurals_are_in_the_concepts_of_their_word():
+    answers = {found.element for found in word_expander().expand("almonds walnuts pecans", k=10)}
+    assert len(answers & {"cashews", "hazelnuts", "pistachios", "peanuts", "coconuts"}) >= 3
+    assert "nut" in word_expander().explain(["almonds", "walnuts"], "cashews").sets
+
+
+def test_phrases_of_a_concept_of_all_members_are_answers():
+    answers = {found.element for found in word_expander().expand("ontario quebec manitoba", k=10)}
+    assert {"Alberta", "Saskatchewan", "British Columbia", "Nova Scotia", "New Brunswick"} <= answers
+
+
 def test_inflections_function_words_and_names_of_the_kind_are_no_answers():
     expander = word_expander()
     answers = {found.element.casefold() for found in expander.expand("cheddar brie gouda", k=50)}

@@ -6,6 +6,7 @@ import functools
 import gzip
 import io
 import json
+from collections import Counter
 from importlib import resources
 from typing import Any, NamedTuple
 
@@ -36,9 +37,11 @@ FEATURES = (
     "in concepts as the members, where none holds them",
     "log frequency rank",
     "rarer than the query",
-    "is a phrase",
-    "is a phrase, unlike the members",
+    "is a phrase, in no concept of all members",
+    "is a phrase, unlike the members, in no concept of all",
+    "strongest narrow concept of the members",
 )
+NARROW = 3  # concepts of one name at most: a noun that was taken apart into more groups is a wide one
 
 
 class Concepts(NamedTuple):
@@ -193,9 +196,7 @@ class WordExpander(BaseExpander):
         self._scorer: Any = {
             "blend": _Blend,
             "bayesian-sets": _bayesian_sets,
-            "nearest-vectors": lambda data: NearestVectors(
-                (data.words, data.vectors), center=False, components=0
-            ).fit(),
+            "nearest-vectors": _nearest_vectors,
             "deep-sets": _deep_sets,
         }[method](self.data)
 
@@ -219,6 +220,7 @@ class WordExpander(BaseExpander):
 
     def _names_of_concepts(self, members: np.ndarray) -> list[int]:
         """Words that name what two members are, such as "cheese" for cheddar and brie, or one and are no such thing."""
+        members = np.unique(self.data.stems[members])
         held = np.asarray(self.data.members[:, members].sum(1)).ravel()
         shared = np.flatnonzero(held >= 2)
         inside = set(self.data.members[shared if len(members) > 1 else np.flatnonzero(held)].indices.tolist())
@@ -227,8 +229,8 @@ class WordExpander(BaseExpander):
         return [int(self.data.stems[i]) for i in found - {None}]
 
     def _common_sets(self, members: np.ndarray, element: int) -> list[str]:
-        of = np.flatnonzero(self.data.members[:, [element]].toarray()[:, 0])
-        held = self.data.members[of][:, members].sum(1)
+        of = np.flatnonzero(self.data.members[:, [self.data.stems[element]]].toarray()[:, 0])
+        held = self.data.members[of][:, np.unique(self.data.stems[members])].sum(1)
         order = np.argsort(-held, kind="stable")
         return list(dict.fromkeys(self.data.names[of[t]] for t in order if held[t]))[:3]
 
@@ -291,7 +293,13 @@ class WordEvidence:
 
     def __init__(self, data: WordData) -> None:
         self.data = data
-        self.of = sp.csr_array(data.members.T)  # (V, T)
+        count, of = len(data.words), sp.csr_array(data.members.T)
+        stems = sp.csr_array((np.ones(count, np.float32), (data.stems, np.arange(count))), shape=(count, count))
+        self.of = sp.csr_array(stems @ of)[data.stems]  # (V, T) a word is in the concepts of its inflections
+        self.of.data[:] = 1
+        self.members = sp.csr_array(self.of.T)
+        named = Counter(data.names)
+        self.narrow = np.array([named[name] <= NARROW for name in data.names])
         sizes = np.diff(data.members.indptr)
         self.set_weight = (1 / np.sqrt(np.maximum(sizes, 1))).astype(np.float32)
         self.centres = unit(np.asarray(data.members @ data.vectors)).astype(np.float32)
@@ -324,10 +332,8 @@ class WordEvidence:
         strength[sets] = (held[sets] / n) ** 3 * self.set_weight[sets]
         soft = np.exp((near - near.max()) / 0.05)
         common, soft_common = (self.of @ np.column_stack([strength, soft / soft.sum()])).T
-        share = np.zeros(len(table), np.float32)
-        for t in sets[np.argsort(held[sets], kind="stable")]:
-            ids = self.data.members.indices[self.data.members.indptr[t] : self.data.members.indptr[t + 1]]
-            share[ids] = held[t] / n
+        share = self._largest(held / n, sets)
+        strongest = self._largest(strength, sets[self.narrow[sets]])
         level = self.rank[query].mean()
         covered, known = share.max(), self.in_concept[query].mean()
         columns = [
@@ -343,10 +349,18 @@ class WordEvidence:
             (covered - 1) * np.abs(self.in_concept - known),
             self.rank,
             np.maximum(self.rank - level, 0),
-            self.phrase,
-            np.maximum(self.phrase - self.phrase[query].mean(), 0),
+            (share < 1) * self.phrase,
+            (share < 1) * np.maximum(self.phrase - self.phrase[query].mean(), 0),
+            covered * np.log1p(strongest / 1e-3),
         ]
         return np.stack(columns, 1)
+
+    def _largest(self, values: np.ndarray, sets: np.ndarray) -> np.ndarray:
+        """The largest value of the given sets that hold a word, (V,)."""
+        out = np.zeros(len(self.data.words), np.float32)
+        for t in sets[np.argsort(values[sets], kind="stable")]:
+            out[self.members.indices[self.members.indptr[t] : self.members.indptr[t + 1]]] = values[t]
+        return out
 
 
 @functools.cache
