@@ -4,8 +4,8 @@
 
 An answer is right if it is in the list of its kind (`data/concept_lists.txt`), below one of the given nouns of WordNet,
 or among the answers that were judged by hand (`data/judged.txt`). The lists of forty further queries
-(`data/final_queries.txt`) and of forty more (`data/third_queries.txt`) were written before any answer to them was looked
-at. The method was improved while looking at answers to the first two lists; the third was only measured.
+(`data/final_queries.txt`) and of forty more (`data/third_queries.txt`) were written before any answer to them was
+looked at. The method was improved while looking at answers to the first two lists; the third was only measured.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ FEATURES = (
     "is a phrase, unlike the members, in no concept of all",
     "strongest narrow concept of the members",
 )
+WIDE_WEIGHT = 0.1  # of groups of a wide noun, where a narrow concept holds all members
 NARROW = 3  # concepts of one name at most: a noun that was taken apart into more groups is a wide one
 
 
@@ -330,6 +331,8 @@ class WordEvidence:
         sets = np.flatnonzero(held >= min(n, 2))
         strength = np.zeros(len(held), np.float32)
         strength[sets] = (held[sets] / n) ** 3 * self.set_weight[sets]
+        if (self.narrow & (held == n)).any():  # a group may mix kinds that the narrow one tells apart
+            strength[~self.narrow] *= WIDE_WEIGHT
         soft = np.exp((near - near.max()) / 0.05)
         common, soft_common = (self.of @ np.column_stack([strength, soft / soft.sum()])).T
         share = self._largest(held / n, sets)
