@@ -13,8 +13,11 @@ on its first use, and the machine code is kept on disk (see `NUMBA_CACHE_DIR` in
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -51,9 +54,16 @@ def loop(**options: Any) -> Callable[[Callable[..., None]], Callable[[Any], Any]
     return decorate
 
 
+@cache
+def build_key(folder: Path = Path(__file__).parent) -> str:
+    """Return a hash of all modules of kernels: numba's cache notices a change of the loop's own module only."""
+    sources = sorted([*folder.glob("kernels_*.py"), folder / "parallel.py"])
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
+
+
 def _compile(function: Callable[..., None], precision: Any, options: dict[str, Any]) -> Any:
     copy = FunctionType(function.__code__, {**function.__globals__, "real": precision}, function.__name__)
-    copy.__qualname__ = f"{function.__name__}_{precision.__name__}"  # names the file of the machine code
+    copy.__qualname__ = f"{function.__name__}_{precision.__name__}_{build_key()}"  # names the file of the machine code
     copy.__module__ = function.__module__
     signature = types.void(types.CPointer(types.int64))
     try:

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -382,3 +383,17 @@ def test_versions_name_the_kernels(capsys):
     assert kernels.implementation().startswith("numba 0.")
     deepsets.show_versions()
     assert f"kernels: {kernels.implementation()}" in capsys.readouterr().out
+
+
+def test_a_change_of_any_module_of_kernels_makes_new_machine_code(tmp_path):
+    folder = Path(kernels_numba.__file__).parent
+    names = ["kernels_exp.py", "kernels_numba.py", "kernels_vector.py", "parallel.py"]
+    keys = {kernels_numba.build_key(folder)}
+    for name in names:
+        (tmp_path / name).mkdir()
+        for each in (*folder.glob("kernels_*.py"), folder / "parallel.py"):
+            (tmp_path / name / each.name).write_bytes(each.read_bytes() + b"#" * (each.name == name))
+        keys.add(kernels_numba.build_key(tmp_path / name))
+    assert len(keys) == 1 + len(names)
+    get = next(iter(kernels_numba.LOOPS.values()))
+    assert get(np.float32)._pyfunc.__qualname__.endswith(kernels_numba.build_key(folder))
