@@ -31,6 +31,11 @@ def run() -> list[dict[str, object]]:
     ways: dict[str, Callable[[], object]] = {"deepsets": lambda: scorer.scores(one)}
     ways["its matrix product alone"] = lambda: torch.mm(keys, weight, out=out)
     rows = versus(f"scorer, one query, {CANDIDATES} candidates", ways, repeats=31)
-    ways = {"deepsets": lambda: scorer.scores(asked)}
-    ways["one query at a time"] = lambda: [scorer.scores(asked.select(slice(q, q + 1))) for q in range(QUERIES)]
+
+    def each(best: int | None) -> None:
+        for q in range(QUERIES):
+            scorer.scores(asked.select(slice(q, q + 1)), best)
+
+    ways = {"deepsets": lambda: scorer.scores(asked), "best 100 exact": lambda: scorer.scores(asked, 100)}
+    ways |= {"one query at a time": lambda: each(None), "one at a time, best 100 exact": lambda: each(100)}
     return rows + versus(f"scorer, {QUERIES} queries, {CANDIDATES} candidates", ways, repeats=5, warmup=1)

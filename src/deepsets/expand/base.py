@@ -85,6 +85,9 @@ class BaseExpander(BaseEstimator):
     def _fit_scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
         return self._scores(queries, z)  # to tell whether a member belongs: comparable between these queries
 
+    def _best_scores(self, query: Members, z: np.ndarray | None, best: int) -> np.ndarray:
+        return self._all([query], z)[0]  # (V,); only those of the best have to be exact
+
     def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
         """Queries and candidates as ids or as rows of features -> (Q, C)."""
         raise ValueError(f"this {type(self).__name__} scores its vocabulary only, not rows of features.")
@@ -202,10 +205,11 @@ class BaseExpander(BaseEstimator):
             raise ValueError(
                 f"no candidate is left: the query and `exclude` hold all {len(allowed)} elements of the vocabulary."
             )
-        scores = self._all([members], self._z(z, 1))[0]
         negative = self._rows(not_like, "`not_like`") if is_rows(not_like) else self._known(not_like, "", warn=False)
         if negative.shape[0]:
-            scores = less_like(scores, self._all([negative], self._z(z, 1))[0])
+            scores = less_like(*(self._all([some], self._z(z, 1))[0] for some in (members, negative)))
+        else:
+            scores = self._best_scores(members, self._z(z, 1), k + int((~allowed).sum()))
         if members.ndim == 1:
             scores = self.filter_scores(members, scores)
         return [Candidate(self.vocabulary_[i], float(scores[i])) for i in top_k(scores, k, allowed)]

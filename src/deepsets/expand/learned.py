@@ -216,10 +216,13 @@ class SetExpander(BaseExpander):
     def _answers_empty(self) -> bool:
         return self.n_context_ > 0 and self.query[0] == 0
 
-    def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
+    def _scores(self, queries: list[np.ndarray], z: np.ndarray | None, best: int | None = None) -> np.ndarray:
         if self._scorer is None:
             self._scorer = self._new_scorer(np.arange(len(self.vocabulary_)))
-        return self._scorer.scores(self._encode(list(queries), z))
+        return self._scorer.scores(self._encode(list(queries), z), best)
+
+    def _best_scores(self, query: Members, z: np.ndarray | None, best: int) -> np.ndarray:
+        return (self._scores([query], z, best) if query.ndim == 1 else self._all([query], z))[0]
 
     def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
         return self._new_scorer(candidates).scores(self._encode(queries, z))

@@ -11,6 +11,12 @@ from .network import EncodedQueries, ScoreNetwork
 # Candidates at a time. Milliseconds of a query over 61,127 candidates, 150 x 75, float32, 2 threads, beside 11.1 for
 # its matrix product alone: 14.0 in blocks of 512, 12.1 in 1024, 11.5 in 2048, 11.2 in 4096, 10.4 in 8192.
 BLOCK = 4096
+RESCORED = 500  # more than the wanted candidates are scored again in float32 after a pass in bfloat16
+
+
+def has_bfloat16() -> bool:
+    """Whether bfloat16 products are fast and safe: some virtual machines report AMX and end a process that uses it."""
+    return torch.cpu._is_avx512_bf16_supported() and not torch.cpu._is_amx_tile_supported()
 
 
 class Scorer:
@@ -39,47 +45,71 @@ class Scorer:
         width = self.first.shape[0 if network.late else 1]
         self.keys = self.first.new_empty(-(-count // self.size), self.size, width)
         self.keys[-1:] = 0
+        self._short: Tensor | None = None  # the keys in bfloat16
 
     @torch.no_grad()
     def put(self, start: int, phi: Tensor) -> None:
         """The candidates from number `start` on: (n, latent)."""
         self.keys.flatten(0, 1)[start : start + len(phi)] = self.network.keys(phi)
+        self._short = None
 
     @torch.no_grad()
-    def scores(self, asked: EncodedQueries) -> np.ndarray:
+    def scores(self, asked: EncodedQueries, best: int | None = None) -> np.ndarray:
         """Score all candidates.
 
         Parameters
         ----------
         asked : EncodedQueries
             Q queries.
+        best : int, optional
+            How many of the best candidates of each query are wanted. Where the processor multiplies in bfloat16, the
+            others then have approximate scores, below those; a query for which that is in doubt is scored in full.
 
         Returns
         -------
         ndarray of shape (Q, V)
             One row of scores per query.
         """
-        out = self.keys.new_empty(len(asked.shift), len(self.keys) * self.size)
+        wanted = -(-((best or 0) + RESCORED) // 16) * 16
+        if best is None or wanted >= self.count or self.keys.dtype != torch.float32 or not has_bfloat16():
+            return self._pass(asked, self.keys).numpy()
+        if self._short is None:
+            self._short = self.keys.bfloat16()
+        out = self._pass(asked, self._short).float()
+        near, rows = out.topk(wanted)
+        keys = self.keys.flatten(0, 1)
+        exact = torch.stack([self.network.score(asked.select([q]), keys[row]) for q, row in enumerate(rows)])
+        error = (exact - near).abs().amax(1)
+        doubt = exact.topk(best).values[:, -1] <= near[:, -1] + 2 * error
+        out.scatter_(1, rows, exact)
+        if doubt.any():
+            out[doubt] = self._pass(asked.select(doubt), self.keys)
+        return out.numpy()
+
+    def _pass(self, asked: EncodedQueries, keys: Tensor) -> Tensor:
+        """Scores in the precision of the keys."""
+        out = keys.new_empty(len(asked.shift), len(keys) * self.size)
         shifts, ends = self._shifts(asked.shift)
-        floors = [[-shift[q] for shift in shifts] for q in range(len(out))]
+        floors = [[-shift[q].to(keys.dtype) for shift in shifts] for q in range(len(out))]
+        pooled = None if asked.pooled is None else asked.pooled.to(keys.dtype)
         joined, hidden, *spaces = (
-            self.keys.new_empty(self.size, width) for width in [self.keys.shape[2], *(s.shape[1] for s in shifts)]
+            keys.new_empty(self.size, width) for width in [keys.shape[2], *(s.shape[1] for s in shifts)]
         )
-        *maps, last = (weight for weight, _ in self.maps)
+        first, *maps, last = (weight.to(keys.dtype) for weight in (self.first, *(weight for weight, _ in self.maps)))
         answers = out.view(len(out), -1, self.size, 1)
-        for b, block in enumerate(self.keys.unbind()):
+        for b, block in enumerate(keys.unbind()):
             for q, (lowest, *higher) in enumerate(floors):
-                if asked.pooled is None:
+                if pooled is None:
                     before = torch.maximum(block, lowest, out=hidden)
                 else:
-                    torch.maximum(block, asked.pooled[q], out=joined)
-                    before = torch.mm(joined, self.first, out=hidden)
+                    torch.maximum(block, pooled[q], out=joined)
+                    before = torch.mm(joined, first, out=hidden)
                     torch.maximum(before, lowest, out=before)
                 for weight, floor, space in zip(maps, higher, spaces, strict=True):
                     before = torch.mm(before, weight, out=space)
                     torch.maximum(before, floor, out=before)
                 torch.mm(before, last, out=answers[q, b])
-        return out.add_(ends[:, None])[:, : self.count].numpy()
+        return out.add_(ends[:, None].to(out.dtype))[:, : self.count]
 
     def _shifts(self, shift: Tensor) -> tuple[list[Tensor], Tensor]:
         """What is to be added before each ReLU, (Q, width), all biases so far carried along; and to the score, (Q,)."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-PARALLEL_BYTES = 1 << 20  # below this many bytes of members one thread runs
+PARALLEL_BYTES = 1 << 21  # below this many bytes of members one thread runs: it is done before another has begun
 PIECES_PER_THREAD = 8  # a thread that loses its core in the middle of a piece is waited for, so pieces are small
 LATE = 1e-3  # seconds of a region after which a thread that got no piece counts as late
 PAUSES = 0.01, 1.0  # seconds for which one thread runs after that: the first time, and at most when it goes on

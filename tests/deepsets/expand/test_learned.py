@@ -68,6 +68,30 @@ def test_sum_is_the_deep_set_of_the_library():
     np.testing.assert_allclose(plain(model, [3, 5, 8]), whole(sets).detach()[:, 0], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.skipif(not scorer_module.has_bfloat16(), reason="needs a processor with bfloat16")
+@pytest.mark.parametrize(("pool", "concat"), KINDS)
+@pytest.mark.parametrize("spread", [1.0, 1e-3], ids=["apart", "close"])
+def test_a_pass_in_bfloat16_finds_the_same_best_candidates(monkeypatch, pool, concat, spread):
+    """Where scores are too close for bfloat16, the query is scored in float32."""
+    monkeypatch.setattr(scorer_module, "RESCORED", 44)
+    model, passes = network(pool, concat, 3000), []
+    with torch.no_grad():
+        model.embedding.weight[:] = model.embedding.weight[:1] + spread * torch.randn_like(model.embedding.weight)
+        phi = model.encode_elements(torch.arange(3000), None)
+        scorer = Scorer(model, 3000)
+        scorer.put(0, phi)
+        asked = model.encode_queries(Sets(phi[:20], torch.arange(0, 21, 4)), None)
+        exact = scorer.scores(asked)
+        run = scorer._pass
+        monkeypatch.setattr(scorer, "_pass", lambda asked, keys: (passes.append(keys.dtype), run(asked, keys))[1])
+        found = scorer.scores(asked, best=20)
+    assert passes[0] == torch.bfloat16
+    for q in range(5):
+        assert set(np.argsort(-found[q])[:20]) == set(np.argsort(-exact[q])[:20])
+        best = np.argsort(-exact[q])[:20]
+        np.testing.assert_allclose(found[q, best], exact[q, best], rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(("pool", "concat"), KINDS)
 def test_equal_candidates_tie_exactly_wherever_they_stand(pool, concat):
     model = network(pool, concat, 1500)
