@@ -109,7 +109,7 @@ def small() -> list[dict[str, object]]:
     x, count, grad = sets.values.requires_grad_(), len(sets), torch.randn(16, 32)
     index, pool = sets.set_ids, nn.SumPooling()
     phi, rho = nn.mlp(32, 64), nn.mlp(64, 1)
-    model = nn.DeepSet(torch.nn.Sequential(phi, torch.nn.ReLU()), rho)
+    model = nn.DeepSet(torch.nn.Sequential(*phi, torch.nn.ReLU()), rho)
 
     def by_hand() -> Tensor:
         h = phi(x).relu()
