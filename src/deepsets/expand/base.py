@@ -85,7 +85,7 @@ class BaseExpander(BaseEstimator):
     def _fit_scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
         return self._scores(queries, z)  # to tell whether a member belongs: comparable between these queries
 
-    def _best_scores(self, query: Members, z: np.ndarray | None, best: int) -> np.ndarray:
+    def _best_scores(self, query: Members, z: np.ndarray | None, best: int | None) -> np.ndarray:
         return self._all([query], z)[0]  # (V,); only those of the best have to be exact
 
     def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
@@ -202,14 +202,11 @@ class BaseExpander(BaseEstimator):
             if not is_rows(given):
                 allowed[self._known(given, where)] = False
         if not allowed.any():
-            raise ValueError(
-                f"no candidate is left: the query and `exclude` hold all {len(allowed)} elements of the vocabulary."
-            )
+            raise ValueError(f"no candidate is left: the query and `exclude` hold all {len(allowed)} elements.")
         negative = self._rows(not_like, "`not_like`") if is_rows(not_like) else self._known(not_like, "", warn=False)
+        scores = self._best_scores(members, self._z(z, 1), None if negative.shape[0] else k + int((~allowed).sum()))
         if negative.shape[0]:
-            scores = less_like(*(self._all([some], self._z(z, 1))[0] for some in (members, negative)))
-        else:
-            scores = self._best_scores(members, self._z(z, 1), k + int((~allowed).sum()))
+            scores = less_like(scores, self._all([negative], self._z(z, 1))[0])
         if members.ndim == 1:
             scores = self.filter_scores(members, scores)
         return [Candidate(self.vocabulary_[i], float(scores[i])) for i in top_k(scores, k, allowed)]
@@ -222,7 +219,6 @@ class BaseExpander(BaseEstimator):
         candidates : list or matrix, optional
             Elements, or rows of features (C, D), which need not have been known when the expander was fitted; by
             default the whole vocabulary. Members of the query are scored like all others.
-
         """
         members, context = self._members(query, "the query"), self._z(z, 1)
         if candidates is None:
@@ -241,7 +237,6 @@ class BaseExpander(BaseEstimator):
             Lists of elements, or `Sets` of ids.
         z : array-like of shape (Q, Z), optional
             What is known about each set.
-
         """
         self._check_fitted()
         if isinstance(queries, Sets):

@@ -221,7 +221,7 @@ class SetExpander(BaseExpander):
             self._scorer = self._new_scorer(np.arange(len(self.vocabulary_)))
         return self._scorer.scores(self._encode(list(queries), z), best)
 
-    def _best_scores(self, query: Members, z: np.ndarray | None, best: int) -> np.ndarray:
+    def _best_scores(self, query: Members, z: np.ndarray | None, best: int | None) -> np.ndarray:
         return (self._scores([query], z, best) if query.ndim == 1 else self._all([query], z))[0]
 
     def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
