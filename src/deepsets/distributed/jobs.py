@@ -53,7 +53,7 @@ class Engine(NamedTuple):
 
 
 def open_engine(engine: str | Engine) -> Any:
-    """Return what runs jobs: an object with `prepare(input)`, `run(job)` and `collect(input)`."""
+    """Return what runs jobs: an object with `prepare(input)`, `run(job, progress)` and `collect(input, progress)`."""
     name, workers, address = engine if isinstance(engine, Engine) else Engine(engine)
     if workers is not None and workers < 1:
         raise ValueError(f"at least one worker is needed, found {workers}.")
@@ -101,7 +101,6 @@ class Job(NamedTuple):
     manifest: dict[str, Any]  # identifies the job, and is stored with its output
     schemas: tuple[bytes, bytes]  # of the tables before and after `reduce`; pickle would lose what cannot be null
     overwrite: bool = False
-    progress: Progress | None = None
 
     @property
     def middle(self) -> Any:
@@ -180,7 +179,7 @@ def predict(
             rows.check_whole()
             input = _rows_input(model, rows, 1 << 62)._replace(function=whole, whole=True)
             job = _job([input], None, None, output, header, rows.head)
-    return _run(runner, job._replace(overwrite=overwrite, progress=progress))
+    return _run(runner, job._replace(overwrite=overwrite), progress)
 
 
 def pool(
@@ -238,7 +237,7 @@ def pool(
         minus(example, example)  # poolings that cannot remove raise here
         inputs[0] = inputs[0]._replace(function=_chain(inputs[0].function, negate))
         job = job._replace(reduce=minus, manifest=job.manifest | {"remove": True})
-    return _run(runner, job._replace(overwrite=overwrite, progress=progress))
+    return _run(runner, job._replace(overwrite=overwrite), progress)
 
 
 def states_header(table: str | Path) -> dict[str, Any] | None:
@@ -329,8 +328,8 @@ def _check_output(output: str | Path, overwrite: bool, table: str | Path) -> Non
     check_output(output, overwrite, [table])
 
 
-def _run(runner: Any, job: Job) -> dict[str, Any]:
+def _run(runner: Any, job: Job, progress: Progress | None) -> dict[str, Any]:
     start = time.perf_counter()
     with locked(work_folder(job.output)):
-        facts = runner.run(job)
+        facts = runner.run(job, progress)
     return {"output": job.output, **facts, "seconds": round(time.perf_counter() - start, 3)}

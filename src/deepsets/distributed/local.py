@@ -42,20 +42,19 @@ class Local:
             self.processes.count = 1
         self.processes.prepare()
 
-    def run(self, job: Job) -> dict[str, Any]:
+    def run(self, job: Job, progress: Any = None) -> dict[str, Any]:
         """Run a job, resuming what an interrupted run of the same job has finished."""
         parts = [(input, part) for input in job.inputs for part in input.parts]
-        plain = job._replace(progress=None)  # for the workers
         with _resumed(job) as (folder, steps), closing(self.processes):
             maps = [f"map-{number:06d}" for number in range(len(parts))]
             resumed = sum(name in steps for name in maps)
-            for number in self._do(plain, folder, steps, maps, partial(_map, plain)):
-                if job.progress is not None:
-                    job.progress(parts[number][1].members)
+            for number in self._do(job, folder, steps, maps, partial(_map, job)):
+                if progress is not None:
+                    progress(parts[number][1].members)
             spills = [folder / name for step in maps for name in steps[step]["files"] if name.endswith(".arrow")]
             count = -(-sum(file.stat().st_size for file in spills) // STATES)
             reduces = [f"reduce-{count}-{number:06d}" for number in range(count)]
-            for _ in self._do(plain, folder, steps, reduces, partial(_reduce, plain, spills, count)):
+            for _ in self._do(job, folder, steps, reduces, partial(_reduce, job, spills, count)):
                 pass
             done = [steps[name] for name in maps + reduces]
             outs = [str(folder / name) for step in done for name in step["files"] if name.endswith(".parquet")]

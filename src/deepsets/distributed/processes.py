@@ -64,6 +64,7 @@ class Processes:
                         if waiting:
                             item = waiting.popleft()
                             yield item, function(item)
+                            broken = 0
                         for future in wait(running, 0 if waiting else None, FIRST_COMPLETED).done:
                             result = future.result()
                             yield running.pop(future), result

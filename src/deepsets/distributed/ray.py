@@ -30,9 +30,9 @@ class Ray:
     def prepare(self, input: Input) -> None:
         """Do nothing: the cluster starts with the job."""
 
-    def run(self, job: Job) -> dict[str, Any]:
+    def run(self, job: Job, progress: Any = None) -> dict[str, Any]:
         """Run a job."""
-        with self._connected(job.progress is not None) as cpus, staged(job) as (folder, facts):
+        with self._connected(progress is not None) as cpus, staged(job) as (folder, facts):
             if cpus < 2 and job.merge is not None:
                 raise ValueError(
                     f"the engine ray needs 2 CPUs or more, some to read and some to merge; this cluster has {cpus}: "

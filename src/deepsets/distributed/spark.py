@@ -36,9 +36,9 @@ class Spark:
     def prepare(self, input: Input) -> None:
         """Do nothing: the cluster starts with the job."""
 
-    def run(self, job: Job) -> dict[str, Any]:
+    def run(self, job: Job, progress: Any = None) -> dict[str, Any]:
         """Run a job."""
-        with self._session(job.progress is not None) as spark, staged(job) as (folder, facts):
+        with self._session(progress is not None) as spark, staged(job) as (folder, facts):
 
             def write(name: int, tables: Iterator[Any]) -> Any:
                 """Write a file of results; a task that is repeated replaces it."""

@@ -40,7 +40,9 @@ def two_nodes():
 def test_predict_pool_and_expand(two_nodes, tmp_path):
     net, frame = model(["sum", "std"], size=True), rows(600, 20)
     table = shards(frame, tmp_path / "t", [200], group=50)
-    facts = distributed.predict(net, table, tmp_path / "o.parquet", by="box", engine=RAY)
+    facts = distributed.predict(
+        net, table, tmp_path / "o.parquet", by="box", engine=RAY, progress=threading.Semaphore().release
+    )
     assert facts["sets"] == 20
     close(pd.read_parquet(tmp_path / "o.parquet"), in_memory(net, frame))
     distributed.pool(net, table / "0.parquet", tmp_path / "states", by="box", engine=RAY)

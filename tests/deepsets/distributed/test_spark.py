@@ -38,7 +38,15 @@ def session():
 def test_predict_pool_and_expand(tmp_path):
     net, frame = model(["sum", "std"], size=True), rows(600, 20)
     table = shards(frame, tmp_path / "t", [200], group=50)
-    facts = distributed.predict(net, table, tmp_path / "o.parquet", by="box", engine=SPARK, part_size=150)
+    facts = distributed.predict(
+        net,
+        table,
+        tmp_path / "o.parquet",
+        by="box",
+        engine=SPARK,
+        part_size=150,
+        progress=threading.Semaphore().release,
+    )
     assert facts["sets"] == 20
     close(pd.read_parquet(tmp_path / "o.parquet"), in_memory(net, frame))
     distributed.pool(net, table / "0.parquet", tmp_path / "states", by="box", engine=SPARK)
