@@ -85,15 +85,15 @@ def write_report(folder: str | Path = "results") -> tuple[Path, Path]:
 
 def _section(about: Experiment, found: list[Record]) -> Section:
     measured = rows(found)
-    newest = max(found, key=lambda r: r.date)  # if the protocol changed, this one knows
+    full = found[0].full
     runs = (
-        f"Section {about.section} of the paper. Data: {newest.data}. {'Full' if newest.full else 'Quick'} protocol, "
-        f"{_seeds(found, about.seeds(newest.full))}. {_seconds(found)}."
+        f"Section {about.section} of the paper. Data: {about.data(full)}. {'Full' if full else 'Quick'} protocol, "
+        f"{_seeds(found, about.seeds(full))}. {_seconds(found)}."
     )
     return Section(
-        about, runs, newest.reductions, method_table(measured, list(about.methods)),
+        about, runs, about.reductions(full), method_table(measured, list(about.methods)),
         [(title, _svg(draw, found)) for title, draw in about.figures.items()],
-        about.show_data if newest.full else (),
+        about.show_data if full else (),
         scoreboard(about.title, about.headlines, measured),
         [(claim.text, claim.check(Scores(measured))) for claim in about.claims],
     )  # fmt: skip
