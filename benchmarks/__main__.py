@@ -13,6 +13,7 @@ OWN_RESULTS = (
     "mil",
     "redshift",
     "tables",
+    "earlier",
     "fit_threads",
     "baskets",
     "everyday",

@@ -71,6 +71,8 @@ class Columns:
 
 def as_table(X: Any) -> Any:
     """A table of any library as a pandas or Arrow table; None where X is not a table."""
+    if type(X).__name__ == "LazyFrame":  # polars
+        X = X.collect()
     if isinstance(X, np.ndarray) or not (hasattr(X, "column_names") or hasattr(X, "columns")):
         return None
     if hasattr(X, "iloc") or hasattr(X, "to_pylist"):  # pandas, Arrow

@@ -111,7 +111,12 @@ def training_device(device: str | torch.device | None, model: nn.Module) -> torc
         first = next(model.parameters(), None)
         return torch.device("cpu") if first is None else first.device
     if device != "auto":
-        return torch.device(device)
+        wanted = torch.device(device)
+        if wanted.type == "cuda" and not torch.cuda.is_available():
+            raise ValueError(
+                f"device={str(device)!r} was asked for, but torch finds no CUDA device: use 'auto' or 'cpu'."
+            )
+        return wanted
     if not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", torch.cuda.current_device())))

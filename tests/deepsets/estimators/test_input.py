@@ -321,7 +321,7 @@ def test_tables_of_other_libraries_are_read_with_their_targets(library):
     table = {
         "duckdb": lambda: module.from_df(frame),
         "datasets": lambda: module.Dataset.from_pandas(frame),
-        "polars": lambda: module.from_pandas(frame),
+        "polars": lambda: module.from_pandas(frame).lazy(),
     }[library]()
     model = SetRegressor(by="set", **QUICK).fit(table, "y")
     wanted = SetRegressor(by="set", **QUICK).fit(frame, "y")

@@ -54,6 +54,12 @@ def test_without_a_device_training_happens_where_the_weights_are():
     assert training_device("meta", torch.nn.Linear(2, 2)).type == "meta"
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_a_device_that_is_not_there_is_an_error():
+    with pytest.raises(ValueError, match="device='cuda' was asked for, but torch finds no CUDA device"):
+        training_device("cuda", torch.nn.Linear(2, 2))
+
+
 def test_auto_takes_cuda_where_there_is_one(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert training_device("auto", nn.mlp(2, 2)) == torch.device("cpu")
