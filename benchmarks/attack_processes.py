@@ -310,8 +310,9 @@ def run_pairs(count: int) -> tuple[dict[str, Any], list[str]]:
 
 
 def _pair(folder: Path, what: str) -> str:
+    for old in folder.glob("pair*"):  # of another command
+        _remove(old)
     output = folder / f"pair{_SUFFIX[what]}"
-    _remove(output)
 
     def save() -> None:
         model = deepsets.load(folder / "model")

@@ -33,7 +33,18 @@ def data(tmp_path_factory) -> Path:
 def test_a_file_that_may_not_grow_is_a_sentence_and_leaves_the_old_output(data, tmp_path, limit):
     output = tmp_path / "out.jsonl"
     output.write_text("old")
-    command = [sys.executable, "-m", "deepsets", "predict", str(data / "model"), str(data / "t.csv"), "-o", str(output)]
+    # -B: or Python itself would write its caches cut short.
+    command = [
+        sys.executable,
+        "-B",
+        "-m",
+        "deepsets",
+        "predict",
+        str(data / "model"),
+        str(data / "t.csv"),
+        "-o",
+        str(output),
+    ]
     done = subprocess.run(
         [*command, "--overwrite"],
         capture_output=True,

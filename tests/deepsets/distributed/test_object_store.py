@@ -60,8 +60,11 @@ def test_predict_and_pool(bucket, tmp_path):
     close(again, in_memory(net, frame))
     with pytest.raises(ValueError, match="s3://sets/both exists: choose another path, or --overwrite"):
         distributed.pool(net, table, f"{bucket}/both", **options)
-    with pytest.raises(ValueError, match="s3://sets/rows exists, and was not written by this package"):
+    with pytest.raises(ValueError, match="s3://sets/rows is the input: choose another path for the output"):
         distributed.pool(net, table, f"{bucket}/rows", overwrite=True, **options)
+    mine = upload(tmp_path / "rows", f"{bucket}/mine")
+    with pytest.raises(ValueError, match="s3://sets/mine exists, and was not written by this package"):
+        distributed.pool(net, table, mine, overwrite=True, **options)
     with pytest.raises(ValueError, match="s3://sets/none does not exist"):
         distributed.pool(net, f"{bucket}/none", f"{bucket}/p.parquet", **options)
     with pytest.raises(ValueError, match=r"s3://nobucket/p\.parquet cannot be written"):

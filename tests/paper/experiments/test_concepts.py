@@ -89,7 +89,7 @@ def test_ours_is_better_than_chance_and_than_the_nearest_vectors_on_the_quick_da
 
 
 def test_every_row_of_the_paper_has_its_method_and_numbers():
-    rows = set(EXPERIMENT.methods) - {"Ours", "w2v Near, centred"}
+    rows = set(EXPERIMENT.methods) - {"Ours", "Ours, open vocabulary", "w2v Near, centred"}
     assert {method for method, _, _ in EXPERIMENT.published} == rows
     assert len(EXPERIMENT.published) == len(rows) * len(PARTS) * len(METRICS)
     assert EXPERIMENT.published["Deep Sets", "lda-3k", "median-rank"] == 426
