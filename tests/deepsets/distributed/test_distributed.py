@@ -120,6 +120,7 @@ def test_states_beyond_the_limit_of_memory_are_spilled_and_merged_by_hash(tmp_pa
     close(found, in_memory(net, frame))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [SetRegressor, SetClassifier])
 def test_estimators_with_z_and_missing_values(kind, tmp_path):
     frame = rows(300, 40)

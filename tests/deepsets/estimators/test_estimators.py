@@ -534,6 +534,7 @@ def test_a_default_regressor_is_ahead_of_a_linear_model_on_summaries():
     assert ours > linear.score(summary(held), wanted) + 0.2
 
 
+@pytest.mark.slow
 def test_a_default_member_regressor_is_ahead_of_a_linear_model_on_member_and_summary():
     def task(count, seed):
         X = clouds(count, seed, features=2)

@@ -274,7 +274,7 @@ MODELS = [
     (MemberRegressor, {"epochs": 2}),
     (OddOneOut, {"epochs": 2}),
     (SupportDistributionMachine, {}),
-    (SupportDistributionMachine, {"features": None, "octaves": (0, 0), "widths": (1.0,)}),
+    (SupportDistributionMachine, {"features": 50, "octaves": (0, 0), "widths": (1.0,)}),
 ]
 
 
@@ -317,6 +317,7 @@ def test_states_of_parts_merge_to_the_prediction_of_the_whole(pool):
     assert np.array_equal(model.decode(model.state(model.encode(X).parts)), model.predict(X))
 
 
+@pytest.mark.slow
 def test_the_default_blend_is_close_to_its_best_head_and_names_what_it_kept():
     model, X = fitted(SetRegressor)
     losses = dict(model.head_losses_)

@@ -101,6 +101,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 def test_scikit_learns_checks_hold_for_rows_as_sets_of_one():
     results = check_estimator(RowsAsSets(model="linear", n_estimators=2, random_state=0), on_skip=None, on_fail=None)
     assert len(results) > 60

@@ -128,6 +128,7 @@ def test_one_compiled_graph_answers_and_learns_like_the_model_for_any_sizes(name
     assert graphs() == 1
 
 
+@pytest.mark.slow
 def test_compiled_models_know_single_sets_and_empty_sets_with_few_recompilations():
     model = make("max and mean")
     compiled = torch.compile(model, fullgraph=True, dynamic=True, backend="aot_eager")

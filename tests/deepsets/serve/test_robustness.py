@@ -410,6 +410,7 @@ def start(*options, **more):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **more)
 
 
+@pytest.mark.slow
 def test_signals_right_after_the_address_end_the_server_well():
     with start("--port", "0") as process:
         assert process.stdout.readline()
@@ -437,6 +438,7 @@ def test_more_sockets_than_files_are_survived():
     assert len(log) < 100_000
 
 
+@pytest.mark.slow
 def test_the_command_ends_well_on_sigterm_and_logs_no_contents():
     from http.client import HTTPConnection
 

@@ -177,6 +177,7 @@ def interrupted(folder: Path, **options) -> None:
         train(model(dropout=0.3), failing(7, power_failure), data(), **options)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_a_checkpoint_is_noticed(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
     save(path, {"weight": torch.randn(5, 7), "bias": torch.zeros(3, dtype=torch.float64)}, {"identity": {"seed": 3}})
