@@ -84,18 +84,7 @@ class BayesianSets(BaseExpander):
         return self._score(queries, self.table_[ids])
 
     def set_score(self, query: Any) -> float:
-        r"""Score how well the members of a set go together: :math:`S(X) = \log p(X) − Σ_m \log p(\{x_m\})`.
-
-        Parameters
-        ----------
-        query : list or matrix
-            Members, as for `expand`.
-
-        Returns
-        -------
-        float
-
-        """
+        r"""Score how well the members of a set go together: :math:`S(X) = \log p(X) − Σ_m \log p(\{x_m\})`."""
         rows = self._table_rows(self._members(query, "the query"))
         if self.kind_ == "beta":
             return _beta_set_score(rows, self.prior_)

@@ -39,28 +39,7 @@ def new_method(
     epochs: int | None = None,
     ridge: float = 100.0,
 ) -> BaseExpander:
-    """Return an unfitted expander with settings that suit baskets.
-
-    Parameters
-    ----------
-    name : str
-        One of `METHODS`.
-    sets : Sets
-        The sets it will be fitted on.
-    vocabulary : sequence
-        The elements.
-    random_state : int, default=0
-        Seed of "deep-sets".
-    epochs : int, optional
-        Epochs of "deep-sets"; by default as many as give 250 steps, and at least 2.
-    ridge : float, default=100.0
-        Ridge of "ease" and "ease-intercept".
-
-    Returns
-    -------
-    BaseExpander
-
-    """
+    """Return an unfitted expander, one of `METHODS`, with settings that suit baskets."""
     if name == "popularity":
         return Popularity()
     if name == "item-item":
@@ -224,14 +203,7 @@ class Expander(BaseExpander):
         return scores[:, candidates] if candidates.ndim == 1 else scores @ _likeness(candidates, table).T
 
     def baselines(self) -> dict[str, BaseExpander]:
-        """Return the parts "popularity" and "item-item", to compare with; `evaluate` shows them.
-
-        Returns
-        -------
-        dict of str to BaseExpander
-            Those that are among the parts.
-
-        """
+        """Return the parts "popularity" and "item-item", where they are among the parts; `evaluate` shows them."""
         return {name: self.parts_[name] for name in ("popularity", "item-item") if name in self.parts_}
 
     def get_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

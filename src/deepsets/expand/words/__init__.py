@@ -115,14 +115,7 @@ def concept_sets() -> Concepts:
 
 @functools.cache
 def word_data() -> WordData:
-    """Return words, vectors and concepts; read once per process.
-
-    Returns
-    -------
-    WordData
-        The vectors are derived from GloVe by `scripts/word_vectors.py`; see `NOTICE`.
-
-    """
+    """Return words, vectors (derived from GloVe by `scripts/word_vectors.py`, see `NOTICE`) and concepts; read once."""
     words = gzip.decompress(_read("words.txt.gz")).decode().rstrip("\n").split("\n")
     index, vectors = _arrays("index.npz"), _decode(**_arrays("vectors.npz"))
     vectors = np.concatenate([vectors, _compose(index["parts"], index["part_offsets"], vectors)])
