@@ -94,6 +94,8 @@ class SupportDistributionMachine(RegressorMixin, TableEstimator):
             Targets; for a table also the name of a column.
 
         """
+        if not isinstance(self.features, int | np.integer) or self.features < 1:
+            raise ValueError(f"features must be an integer of at least 1, found {self.features!r}.")
         members, _, y = self._read_first(X, y, None)
         wanted = as_numbers(one_per_set(y, members, "target"), "set")
         check_finite_targets(wanted)

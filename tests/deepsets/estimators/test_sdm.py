@@ -104,6 +104,8 @@ def test_bad_input_is_named():
     machine = SupportDistributionMachine(**ONE)
     with pytest.raises(NotFittedError, match="call fit first"):
         machine.predict(X)
+    with pytest.raises(ValueError, match="features must be an integer of at least 1, found None"):
+        SupportDistributionMachine(features=None).fit(X, y)
     with pytest.raises(ValueError, match="set 1 is empty"):
         machine.fit([X[0], np.zeros((0, 2))], y[:2])
     with pytest.raises(ValueError, match="holds tokens"):
