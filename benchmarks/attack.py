@@ -32,6 +32,7 @@ from typing import Any
 
 from .results import RESULTS, write
 
+_TABLE = "<!-- written by python -m benchmarks.attack -->\n"
 GOOD = ("done", "sentence", "previous checkpoint")
 BATCH = 500  # damaged files per subprocess
 KINDS = (".npz", ".arrow", ".parquet", ".csv", ".jsonl", "-nested.arrow", "-nested.parquet", "-offsets.npz")
@@ -459,6 +460,57 @@ def record(row: dict[str, Any]) -> None:
     write("attack", sorted([r for r in rows if r["attack"] != row["attack"]] + [row], key=lambda r: r["attack"]))
 
 
+_CASES = {
+    "tables": "mutated table files",
+    "folders": "mutated model folders",
+    "checkpoints": "checkpoints with one flipped bit",
+    "kill-train": "SIGKILL of `train`",
+    "kill-fit": "SIGKILL of `fit`, then `--resume`",
+    "kill-save": "SIGKILL of `save` over an existing model",
+    "kill-predict": "SIGKILL of `predict`",
+    "kill-pool": "SIGKILL of `pool`",
+    "kill-serve": "SIGKILL of `serve` under requests",
+    "two": "two processes on one target, each of fit, save, predict, pool",
+    "clients": "4 expensive clients and a cheap one",
+    "bodies": "16 clients with large bodies and health checks",
+    "soak": "64 clients",
+}
+
+
+def report(rows: list[dict[str, Any]]) -> str:
+    """Return the rows of results/attack.json as the table of docs/reliability.md.
+
+    Parameters
+    ----------
+    rows : list of dict
+        The rows.
+    """
+    found = {row["attack"]: row for row in rows}
+    lines = ["| attack | cases | outcome | failures |", "|---|---|---|---|"]
+    for name, what in _CASES.items():
+        if name in found:
+            cases, outcome = _outcome(found[name])
+            lines.append(f"| {what} | {cases} | {outcome} | {found[name]['failures']} |")
+    return "\n".join(lines) + "\n"
+
+
+def _outcome(row: dict[str, Any]) -> tuple[str, str]:
+    if row["attack"] == "soak":
+        memory = f"{row['MB after warm-up']:.0f} MB after the first minute, {row['MB at the end']:.0f} MB at the end"
+        return row["case"].split(",")[0], (
+            f"{row['answers']:,} right answers, {row['failed']} wrong; {memory} ({row['growth %']:+.1f} %)"
+        )
+    if "cheap requests" in row:
+        return f"{row['seconds']:g} s", (
+            f"{row['cheap requests']:,} cheap requests, {row['cheap errors']} errors; p99 {row['p99 alone ms']:.1f} ms "
+            f"alone, {row['p99 beside ms']:.1f} ms beside the others ({row['times']:.1f} times); of theirs "
+            f"{row['expensive answers']:,} answered, {row['expensive refused']:,} refused"
+        )
+    counts = {name: value for name, value in row.items() if name not in ("attack", "count", "failures") and value}
+    what = {"done": "read and used", "sentence": "refused with a sentence", "ended before": "had ended before the kill"}
+    return f"{row['count']:,}", ", ".join(f"{value:,} {what.get(name, name)}" for name, value in counts.items()) or "–"
+
+
 def run(name: str, count: int, first: int, seconds: float) -> tuple[dict[str, Any], list[str]]:
     """Run an attack.
 
@@ -512,6 +564,10 @@ def main() -> None:
     print(json.dumps(row), *failures, sep="\n")
     if args.write:
         record(row)
+        rows = json.loads((RESULTS / "attack.json").read_text())["rows"]
+        page = RESULTS.parent / "docs" / "reliability.md"
+        before, _, rest = page.read_text().partition(_TABLE)
+        page.write_text(before + _TABLE + report(rows) + "\n" + rest.partition("\n\n")[2])
     sys.exit(bool(failures))
 
 

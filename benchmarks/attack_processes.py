@@ -32,6 +32,7 @@ from deepsets.cli import app, evaluate, inference  # noqa: F401
 from deepsets.train import loop
 
 from . import attack
+from .serving import cpu_seconds
 
 KILLS = ("train", "fit", "save", "predict", "pool", "serve")
 _PART = 2000  # members of a part of `pool`: thirty parts, each of which a later run can take over
@@ -173,15 +174,18 @@ _SUFFIX = {"train": ".npy", "fit": "", "save": "", "predict": ".parquet", "pool"
 def _kill_run(folder: Path, what: str, seed: int) -> tuple[bool, str | None]:
     output, whole, log = folder / f"output{_SUFFIX[what]}", folder / f"whole{_SUFFIX[what]}", folder / "log"
     if not whole.exists():
-        began = time.monotonic()
-        if wait(start(_run, folder, what, whole, log=log)):
+        _, status, usage = os.wait4(start(_run, folder, what, whole, log=log), 0)
+        if status:
             raise RuntimeError(log.read_text())
-        (folder / "seconds").write_text(str(time.monotonic() - began))
+        (folder / "seconds").write_text(str(usage.ru_utime + usage.ru_stime))
         _remove(Path(f"{whole}.checkpoint"))
     _remove(output)
     checkpoints = Path(f"{output}.checkpoint")
     pid = start(_run, folder, what, output, log=log)
-    time.sleep(random.Random(seed).random() * float((folder / "seconds").read_text()))
+    # A moment in seconds of processor time, so that it falls into the work on a busy machine too.
+    moment = random.Random(seed).random() * float((folder / "seconds").read_text())
+    while _is_running(pid) and cpu_seconds(pid) < moment:
+        time.sleep(0.002)
     os.kill(pid, signal.SIGKILL)
     ended = wait(pid) == 0
     if not ended and output.exists() and what == "train":
@@ -260,6 +264,10 @@ def _kill_server(folder: Path, seed: int) -> tuple[bool, str | None]:
         code = wait(pid)
         return False, None if (status, code) == (200, 0) else f"status {status}, exit code {code}"
     raise AssertionError
+
+
+def _is_running(pid: int) -> bool:
+    return not Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].startswith(" Z")
 
 
 def _content(path: Path) -> bytes:

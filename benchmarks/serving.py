@@ -103,9 +103,9 @@ def throughput(kind: str, seconds: float = 8.0) -> list[dict[str, Any]]:
     with server(kind) as (host, port, pid):
         asyncio.run(load(host, port, 8, 2.0))  # warm-up
         for clients in (1, 64):
-            before = _cpu(pid)
+            before = cpu_seconds(pid)
             done, failed, times = asyncio.run(load(host, port, clients, seconds))
-            cpu = 1e3 * (_cpu(pid) - before) / max(done, 1)
+            cpu = 1e3 * (cpu_seconds(pid) - before) / max(done, 1)
             row = {"case": f"{clients} clients", "model": kind, "answers/s": done / seconds, "failed": failed}
             row |= {"server CPU ms/answer": cpu}
             rows.append(row | {"median ms": 1e3 * median(times), "p99 ms": 1e3 * float(np.quantile(times, 0.99))})
@@ -180,7 +180,7 @@ async def _answer(reader: asyncio.StreamReader) -> tuple[int, Any]:
     return int(head.split(None, 2)[1]), json.loads(await reader.readexactly(length))
 
 
-def _cpu(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """Seconds of processor time."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -25,6 +25,8 @@ from .task import Task
 
 ModelName = Literal["auto", "deep", "boosting", "forest", "linear"]
 
+_SET_COST = 100  # members whose input takes as much memory as the pooled state of a set
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SetEstimator(TransformerMixin, TableEstimator):
@@ -277,8 +279,8 @@ class SetEstimator(TransformerMixin, TableEstimator):
         """Encoded members, in pieces of whole sets with a bounded input of the networks, or all at once."""
         codes = self.encoder_.codes(members.columns)
         context = self.heads_.summaries.encode_context(set_level)
-        most = members.total + 1 if whole else max(1000, 20_000_000 // max(50, self.encoder_.view_width))
-        pieces = cuts(members.sizes, most)
+        most = max(1000, 20_000_000 // max(50, self.encoder_.view_width))
+        pieces = [slice(0, len(members))] if whole else cuts(members.sizes + _SET_COST, most)
         for rows in pieces:
             piece = members if len(pieces) == 1 else members.take(np.arange(rows.start, rows.stop))
             own = codes[int(members.offsets[rows.start]) : int(members.offsets[rows.stop])]

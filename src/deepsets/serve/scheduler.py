@@ -13,6 +13,7 @@ from .limits import Limits, RequestError
 
 Call = Callable[[list[Any]], list[Any]]  # questions of one kind -> their answers, in one call of the model
 
+_BATCH_UNITS = 64.0  # in a call that requests share: large ones, which need memory in proportion, are answered alone
 _UNKNOWN_UNITS = 16.0  # without a measurement, a request of more units counts as expensive
 _QUICK_SECONDS = 0.05  # a call that is expected to take longer counts as expensive
 
@@ -62,12 +63,13 @@ class Lane:
         client = next(iter(self._queues))
         first = self._queues[client].popleft()
         self._queues.move_to_end(client)
-        batch = [first]
+        batch, units = [first], first.units
         for queue in self._queues.values():
-            matching = [job for job in queue if job.kind == first.kind][: first.max_batch - len(batch)]
-            for job in matching:
-                queue.remove(job)
-            batch += matching
+            for job in [job for job in queue if job.kind == first.kind]:
+                if len(batch) < first.max_batch and units + job.units <= _BATCH_UNITS:
+                    queue.remove(job)
+                    batch.append(job)
+                    units += job.units
         return batch
 
     def _drop_cancelled(self) -> None:

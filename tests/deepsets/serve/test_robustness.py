@@ -196,6 +196,26 @@ def test_a_client_that_leaves_is_forgotten():
         assert 'status="499"} 5.0' in api.get("/metrics")[2]
 
 
+def test_large_requests_do_not_share_a_call():
+    def answer(questions):
+        calls.append(list(questions))
+        return questions
+
+    async def main():
+        scheduler = Scheduler(Limits())
+        units = {"small": 1, "large": 40, "larger": 60, "tiny": 1}
+        asks = [asyncio.create_task(scheduler.submit("a", answer, q, units=u, max_batch=9)) for q, u in units.items()]
+        await asyncio.sleep(0)
+        worker = asyncio.create_task(scheduler.run())
+        await asyncio.gather(*asks)
+        worker.cancel()
+        await asyncio.gather(worker, return_exceptions=True)
+
+    calls = []
+    asyncio.run(main())
+    assert sorted(calls) == [["large"], ["larger"], ["small", "tiny"]]
+
+
 def test_the_scheduler_keeps_order_and_separates_kinds_and_failures():
     def answer(questions):
         calls.append(list(questions))
