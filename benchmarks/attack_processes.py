@@ -311,6 +311,7 @@ def run_pairs(count: int) -> tuple[dict[str, Any], list[str]]:
         for what in ("fit", "predict", "pool", "save"):
             for i in range(count):
                 outcome = _pair(folder, what)
+                _remove(folder / f"pair{_SUFFIX[what]}")
                 outcomes[f"{what}: {outcome.split(':')[0]}"] += 1
                 if outcome not in ("one worked, one sentence", "both worked in turn"):
                     failures.append(f"{what} {i}: {outcome}")
