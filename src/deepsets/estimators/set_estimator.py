@@ -25,8 +25,6 @@ from .task import Task
 
 ModelName = Literal["auto", "deep", "boosting", "forest", "linear"]
 
-_SET_COST = 100  # members whose input takes as much memory as the pooled state of a set
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SetEstimator(TransformerMixin, TableEstimator):
@@ -280,7 +278,7 @@ class SetEstimator(TransformerMixin, TableEstimator):
         codes = self.encoder_.codes(members.columns)
         context = self.heads_.summaries.encode_context(set_level)
         most = max(1000, 20_000_000 // max(50, self.encoder_.view_width))
-        pieces = [slice(0, len(members))] if whole else cuts(members.sizes + _SET_COST, most)
+        pieces = [slice(0, len(members))] if whole else cuts(members.sizes + 100, most)  # a pooled state is large
         for rows in pieces:
             piece = members if len(pieces) == 1 else members.take(np.arange(rows.start, rows.stop))
             own = codes[int(members.offsets[rows.start]) : int(members.offsets[rows.stop])]
