@@ -18,7 +18,7 @@ from .encoder import ColumnEncoder, looks_like_identifier
 from .input import context_names, parse, parse_context
 from .layout import Members, Schema
 from .state import are_strings, array_facts, to_array, under
-from .targets import target_column, target_names
+from .targets import target_column, target_names, warn_of_target
 
 _AT_LEAST = {
     "width": 1,
@@ -118,6 +118,8 @@ class TableEstimator(BaseEstimator):
         found = members.columns
         if found.schema is not None and (members.rows is not None or found.schema[0][0] != "token"):
             self.feature_names_in_ = np.array([name for name, _ in found.schema], dtype=object)
+            if named is None:
+                warn_of_target(X, y, members, self.feature_names_in_)
         return members, set_level, target_column(X, y)
 
     def _learn_columns(self, members: Members, set_level: Columns | None) -> None:

@@ -39,6 +39,22 @@ def target_names(X: Any, y: Any) -> list[str] | None:
     return None
 
 
+def warn_of_target(X: Any, y: Any, members: Members, features: Any) -> None:
+    """Warn where y is a column of the table X that is among the features too."""
+    name = getattr(y, "name", None)
+    if name is None or name not in features or members.owners is None:
+        return
+    column, values = plain_column(X, name), np.asarray(y)
+    values = values[members.owners] if len(values) == len(members) else values
+    if len(values) == len(column) and bool(np.all(values == column)):
+        warnings.warn(
+            f"y is the column {name!r} of X, which is a feature too: the model would learn from its own target. "
+            f"Give y={name!r}, which leaves the column out of the features, or drop it from X.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
 def per_member(values: np.ndarray, members: Members) -> Any:
     """Answers for members in the form of X: a list of arrays, or one array in the order of a table's rows."""
     if members.rows is None:

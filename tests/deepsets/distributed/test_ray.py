@@ -62,7 +62,7 @@ def test_predict_pool_and_expand(two_nodes, tmp_path):
 
 def test_whole_sets_and_errors(two_nodes, tmp_path):
     frame = rows(90, 6).sort_values("box", kind="stable", ignore_index=True)
-    fitted = MemberRegressor(by="box", epochs=1, random_state=0).fit(frame, frame["x0"])
+    fitted = MemberRegressor(by="box", epochs=1, random_state=0).fit(frame, frame["x0"].to_numpy())
     table = shards(frame, tmp_path / "t", [int((frame["box"] == "b0").sum())])
     for engine, name in ((RAY, "ray"), (ALONE, "local")):
         distributed.predict(fitted, table, tmp_path / f"{name}.parquet", engine=engine)

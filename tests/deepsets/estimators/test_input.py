@@ -202,6 +202,19 @@ def test_identifiers_are_reported():
         SetRegressor(**QUICK, by="customer").fit(frame, per_set(frame))
 
 
+def test_a_target_among_the_features_is_reported():
+    frame = orders().assign(total=lambda f: f.groupby("customer")["amount"].transform("count"))
+    target = frame.groupby("customer", sort=False)["total"].first()
+    message = "y is the column 'total' of X, which is a feature too.*Give y='total'"
+    with pytest.warns(UserWarning, match=message):
+        SetRegressor(**QUICK, by="customer").fit(frame, target)
+    with pytest.warns(UserWarning, match=message):
+        MemberRegressor(epochs=1, by="customer").fit(frame, frame["total"])
+    SetRegressor(**QUICK, by="customer").fit(frame.drop(columns="total"), target)  # no warning: warnings are errors
+    mean = frame.groupby("customer", sort=False)["amount"].mean()
+    SetRegressor(**QUICK, by="customer").fit(frame, mean)  # a statistic of a feature is a target like any other
+
+
 def test_split_sets_are_reported_where_they_are_scored():
     frame = orders()
     y = frame.groupby("customer")["amount"].transform("mean").fillna(0)
