@@ -82,6 +82,12 @@ def test_a_few_words_bring_more_like_them(query, wanted):
     assert {word.casefold() for word in wanted.split()} <= answers
 
 
+def test_the_sense_that_all_members_share_decides():
+    answers = [found.element.casefold() for found in word_expander().expand("python java ruby", k=10)]
+    assert not {"monkey", "sapphire", "dragon"} & set(answers)
+    assert len({"php", "perl", "javascript", "smalltalk", "lisp", "fortran", "cobol"} & set(answers[:5])) >= 3
+
+
 def test_plurals_are_in_the_concepts_of_their_word():
     answers = {found.element.removesuffix("s") for found in word_expander().expand("almonds walnuts", k=10)}
     assert len(answers & {"pecan", "cashew", "hazelnut", "pistachio", "peanut", "coconut"}) >= 4

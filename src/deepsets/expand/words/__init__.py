@@ -23,10 +23,11 @@ __all__ = ["WORD_METHODS", "Concepts", "WordData", "WordExpander", "concept_sets
 
 WORD_METHODS = ("blend", "bayesian-sets", "nearest-vectors", "deep-sets")
 NEIGHBOURS, RANKED = 20, 5000  # words near the query, and words near a member that have a rank
+SHARPNESS = 3.0  # of the weights of words near the query: those near all its members count most
 PRESELECTED = 1000  # words that the learned weights rank; the others follow in the order of `quick_scores`
 FEATURES = (
     "cosine",
-    "cosine, where no concept holds the members",
+    "cosine to the neighbours, where no concept holds the members",
     "cosine to the query and its neighbours",
     "lowest cosines",
     "rank among the neighbours of each member",
@@ -34,7 +35,7 @@ FEATURES = (
     "largest share of members in a concept",
     "concepts near the query",
     "in concepts as the members",
-    "in concepts as the members, where none holds them",
+    "in concepts unlike the members, where none holds them",
     "log frequency rank",
     "rarer than the query",
     "is a phrase, in no concept of all members",
@@ -314,8 +315,12 @@ class WordEvidence:
             first = np.argpartition(-column, RANKED)[:RANKED]
             first = first[np.argsort(-column[first])]
             shared[first] += (np.log(2 * RANKED) - np.log(np.arange(RANKED) + 10)) / n
-        nearest = np.argpartition(-shared, NEIGHBOURS)[:NEIGHBOURS]
-        wider = table @ unit(direction + 0.5 * unit(table[nearest].sum(0)))
+        # Words near all members tell the sense they share; phrases with a member in them are near it in any sense.
+        others = np.where(self.phrase > 0, -np.inf, shared)
+        others[query] = -np.inf
+        nearest = np.argpartition(-others, NEIGHBOURS)[:NEIGHBOURS]
+        sense = unit(np.exp(SHARPNESS * (others[nearest] - others[nearest].max())) @ table[nearest])
+        wider, in_sense = (table @ np.column_stack([unit(direction + 0.5 * sense), sense])).T
         held = np.bincount(self.of[query].indices, minlength=len(self.centres)).astype(np.float32)
         near = self.centres @ direction
         if without is not None:
@@ -334,7 +339,7 @@ class WordEvidence:
         covered, known = share.max(), self.in_concept[query].mean()
         columns = [
             cosine,
-            (1 - covered) * cosine,
+            (1 - covered) * in_sense,
             wider,
             lowest,
             shared,
@@ -342,7 +347,7 @@ class WordEvidence:
             covered * share,
             covered * np.log1p(soft_common / 1e-4),
             -covered * np.abs(self.in_concept - known),
-            (covered - 1) * np.abs(self.in_concept - known),
+            (covered - 1) * np.maximum(self.in_concept - known, 0),
             self.rank,
             np.maximum(self.rank - level, 0),
             (share < 1) * self.phrase,
