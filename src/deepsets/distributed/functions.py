@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,12 @@ def _whole_pieces(sets: TableSets, members: int) -> Iterator[tuple[slice, TableS
     """Whole sets with about `members` members together."""
     share = (np.cumsum(sets.sizes) - 1).clip(min=0) // members
     cuts = [0, *(np.flatnonzero(np.diff(share)) + 1).tolist(), len(sets)]
-    for which in map(slice, cuts[:-1], cuts[1:]):
+    for start, stop in pairwise(cuts):
+        which, X = slice(start, stop), sets.X
+        if isinstance(X, Sets):  # without a copy
+            offsets = X.offsets[start : stop + 1]
+            X = Sets.unchecked(X.values[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0])
+        else:
+            X = X[which]
         z = None if sets.z is None else sets.z[which]
-        yield which, TableSets(sets.X[which], sets.sizes[which], sets.ids[which], z, [], True)
+        yield which, TableSets(X, sets.sizes[which], sets.ids[which], z, [], True)

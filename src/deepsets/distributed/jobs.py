@@ -172,7 +172,9 @@ def predict(
         rows = LargeTable(net, table, by, features, z)
         header, whole = _header(rows, "predictions"), functions.predict_whole(model, *rows.names)
         if functions.is_mergeable(net):
-            input = _rows_input(model, rows, part_size)._replace(direct=whole if rows.in_order() else None)
+            ordered = rows.in_order()  # then parts leave hardly any states, and smaller ones keep all workers busy
+            input = _rows_input(model, rows, part_size // 4 if ordered else part_size)
+            input = input._replace(direct=whole if ordered else None)
             runner.prepare(input)
             job = _job([input], merge, _chain(merge, functions.decode(model)), output, header, rows.head)
         else:

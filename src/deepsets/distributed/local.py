@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..files import atomic_path
 from ..io.storage import arrow
 from ..io.table_writer import parquet_writer, publish
@@ -26,6 +28,7 @@ from .states import MEMBERS, hashes
 
 STATES = 64 << 20  # bytes of states that are held, and merged, at a time
 FEW = 200_000  # members, a second or two of work: this process is done before others would have started
+SMALL = 100  # members of a set up to which a sum in float32 has as many digits as one in float64
 _HASH = "__hash__"
 Pieces = Iterator[tuple[str, Any, int]]  # results ("parquet") or states ("arrow"), and how many members they hold
 
@@ -112,11 +115,27 @@ def _reduce(job: Job, spills: list[Path], count: int, number: int) -> Pieces:
 
 
 def _split_whole(table: Any, by: str) -> tuple[Any, Any]:
-    """Rows of sets that are whole in a table, and the others: the least and the largest set may have rows elsewhere."""
+    """Rows of small sets that are whole in a table, and the others, which need states.
+
+    The least and the largest set may have rows elsewhere. Sets with many members are pooled in float64.
+    """
     compute, names = arrow().compute, table[by]
-    ends = compute.min_max(names)
-    inside = compute.and_(compute.greater(names, ends["min"]), compute.less(names, ends["max"])).fill_null(False)
-    return table.filter(inside), table.filter(compute.invert(inside))
+    if names.null_count:
+        return table[:0], table
+    if not compute.all(compute.less_equal(names[:-1], names[1:])).as_py():
+        table = table.sort_by(by)
+        names = table[by]
+    changes = compute.not_equal(names[:-1], names[1:]).to_numpy()
+    ends = np.concatenate([[0], np.flatnonzero(changes) + 1, [len(names)]])
+    sizes = np.diff(ends)
+    small = sizes <= SMALL
+    small[[0, -1]] = False
+    places = np.flatnonzero(small)
+    if len(places) and small[places[0] : places[-1] + 1].all():
+        start, stop = ends[places[0]], ends[places[-1] + 1]
+        return table[start:stop], arrow().concat_tables([table[:start], table[stop:]])
+    chosen = np.repeat(small, sizes)
+    return table.filter(arrow().array(chosen)), table.filter(arrow().array(~chosen))
 
 
 def _step(job: Job, folder: Path, names: list[str], function: Callable[[int], Pieces], number: int) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from .columns import Columns, Shape
 from .files import is_list, is_number, is_text, numbers
 from .storage import TableError, arrow
 
+_ROWS = 1 << 12  # that are in the cache at once
 _EXACT = 2**53  # integers below are exact as floats
 
 
@@ -207,22 +208,24 @@ def one_per_set(column: Any, name: str, sizes: np.ndarray, ids: Any) -> Any:
 
 def _matrix_of(names: list[str], shape: Shape, given: dict[str, Any], rows: Any, dtype: torch.dtype) -> torch.Tensor:
     """Numeric features as a matrix (N, features), in the order of the table."""
-    out: torch.Tensor | None = None
+    columns: list[np.ndarray] = []
     vectors: dict[str, np.ndarray] = {}
-    for i, name in enumerate(names):
+    for name in names:
         inside, entry = shape.places[name]
         if entry is None:
-            column = numbers(given[name], name)
+            same = dtype == torch.float32 and arrow().types.is_float32(given[name].type)
+            columns.append(given[name].to_numpy(zero_copy_only=False) if same else numbers(given[name], name))
         else:
             if inside not in vectors:  # all entries at once: one by one would cost the square of their number
-                vectors = {inside: _matrix(rows(name), inside)}
+                vectors[inside] = _matrix(rows(name), inside)
             if entry >= vectors[inside].shape[1]:
                 raise TableError(f"the members in column {inside!r} have {vectors[inside].shape[1]} numbers.")
-            column = vectors[inside][:, entry]
-        if out is None:
-            out = torch.empty(len(column), len(names), dtype=dtype)
-        out.numpy()[:, i] = column
-    assert out is not None
+            columns.append(vectors[inside][:, entry])
+    out = torch.empty(len(columns[0]), len(names), dtype=dtype)
+    for start in range(0, len(out), _ROWS):  # a column at a time would touch all memory for each of them
+        block = out[start : start + _ROWS].numpy()
+        for i, column in enumerate(columns):
+            block[:, i] = column[start : start + _ROWS]
     return out
 
 

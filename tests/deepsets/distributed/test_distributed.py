@@ -387,3 +387,19 @@ def test_a_folder_of_answers_is_read_like_any_other(tmp_path):
     distributed.predict(model, tmp_path / "rows.parquet", tmp_path / "answers", by="set")
     assert pq.read_table(tmp_path / "answers")["set"].to_pylist() == [1, 2]
     assert pl.read_parquet(tmp_path / "answers" / "*.parquet")["set"].to_list() == [1, 2]
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_large_sets_of_one_row_group_are_pooled_in_float64(tmp_path, shuffled):
+    rng = np.random.default_rng(0)
+    sizes = np.array([3, 5_000, 7, 20_000, 1, 2, 30_000, 4])
+    ids = np.repeat(np.arange(len(sizes)), sizes)
+    x = rng.uniform(0.5, 1.5, len(ids)).astype(np.float32)
+    wanted = np.bincount(ids, x.astype(np.float64))
+    order = rng.permutation(len(ids)) if shuffled else np.arange(len(ids))
+    pq.write_table(pa.table({"set": ids[order], "x": x[order]}), tmp_path / "rows.parquet")
+    net = nn.DeepSet(torch.nn.Identity(), torch.nn.Identity(), pool="sum")
+    distributed.predict(net, tmp_path / "rows.parquet", tmp_path / "out.parquet", by="set")
+    found = pq.read_table(tmp_path / "out.parquet")
+    assert found["set"].to_pylist() == list(range(len(sizes)))
+    np.testing.assert_allclose(found["prediction"].to_numpy(), wanted, rtol=6e-8 * 2)
