@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from multiprocessing import connection, forkserver
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,21 @@ class Processes:
             yield from ((item, function(item)) for item in items)
             return
         waiting, again, running, broken = deque(items), deque[Any](), dict[Future[Any], Any](), 0
-        threads = torch.get_num_threads()
+        lock, threads = threading.RLock(), torch.get_num_threads()
+
+        def feed() -> None:
+            with lock:
+                while (waiting or again) and sum(not future.done() for future in running) < others:
+                    future = self._submit(path, (again or waiting)[0])
+                    running[future] = (again or waiting).popleft()
+                    future.add_done_callback(feed_again)
+
+        def feed_again(future: Future[Any]) -> None:
+            """Called in a thread of the pool, while this one works on an item."""
+            if not future.cancelled() and future.exception() is None:
+                with suppress(RuntimeError):  # the pool is broken or closed, which the main loop finds
+                    feed()
+
         with tempfile.TemporaryDirectory(prefix="deepsets-") as folder:
             path = Path(folder) / "function"
             path.write_bytes(pickle.dumps(function))  # read once in each process, not sent with each item
@@ -57,21 +72,23 @@ class Processes:
             try:
                 while waiting or again or running:
                     try:
-                        while (waiting or again) and len(running) < 2 * others:
-                            item = (again or waiting)[0]
-                            running[self._submit(path, item)] = item
-                            (again or waiting).popleft()
-                        if waiting:
-                            item = waiting.popleft()
+                        feed()
+                        with lock:
+                            mine = [waiting.popleft()] if waiting else []
+                        for item in mine:
                             yield item, function(item)
                             broken = 0
-                        for future in wait(running, 0 if waiting else None, FIRST_COMPLETED).done:
+                        for future in wait(list(running), 0 if waiting else None, FIRST_COMPLETED).done:
                             result = future.result()
-                            yield running.pop(future), result
+                            with lock:
+                                item = running.pop(future)
+                            yield item, result
                             broken = 0
                     except BrokenProcessPool:
-                        again += running.values()
-                        running, broken = {}, broken + 1
+                        with lock:
+                            again += running.values()
+                            running.clear()
+                        broken += 1
                         self.close()
                         if broken == PATIENCE:
                             raise RuntimeError(
@@ -79,6 +96,8 @@ class Processes:
                                 "parts that they had begun: is there enough memory? Fewer workers need less."
                             ) from None
             finally:
+                waiting.clear()
+                again.clear()
                 torch.set_num_threads(threads)
 
     def close(self) -> None:
