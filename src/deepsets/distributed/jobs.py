@@ -150,7 +150,8 @@ def predict(
     engine : {"local", "ray", "spark"} or Engine, default="local"
         Where to compute.
     part_size : int
-        Members of a part, the unit of work that is done again after a crash; at least a row group.
+        Members of a part, the unit of work that is done again after a crash; at least a row group. Of tables in the
+        order of their sets, which need no merging, a part has a quarter of them.
     overwrite : bool, default=False
         Replace an existing output.
     progress : callable, optional

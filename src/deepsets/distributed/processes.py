@@ -92,8 +92,8 @@ class Processes:
                         self.close()
                         if broken == PATIENCE:
                             raise RuntimeError(
-                                f"worker processes died {PATIENCE} times without finishing one of the {len(again)} "
-                                "parts that they had begun: is there enough memory? Fewer workers need less."
+                                f"worker processes died {PATIENCE} times without finishing any part that they had "
+                                f"begun ({len(again)} of them): is there enough memory? Fewer workers need less."
                             ) from None
             finally:
                 waiting.clear()

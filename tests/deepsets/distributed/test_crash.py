@@ -165,5 +165,7 @@ def _end_other_processes(own: int, item: int) -> int:
 
 
 def test_an_item_that_kills_every_worker_ends_the_run():
-    with pytest.raises(RuntimeError, match="died 5 times without finishing one of the 1 parts"):
+    with pytest.raises(
+        RuntimeError, match=r"died 5 times without finishing any part that they had begun \(1 of them\)"
+    ):
         list(Processes(2).map(functools.partial(_end_other_processes, os.getpid()), [1, 2]))
