@@ -28,7 +28,8 @@ def torchrun(tmp_path_factory):
         "OMP_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo" if sys.platform == "linux" else "lo0",
     }
-    subprocess.run(command, check=True, capture_output=True, timeout=240, env=environment)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240, env=environment)
+    assert done.returncode == 0, done.stderr
     return folder
 
 

@@ -1,5 +1,7 @@
 """Train under torchrun and write the result of the first process: run by test_data_parallel.py."""
 
+import atexit
+import os
 import sys
 from pathlib import Path
 
@@ -52,7 +54,18 @@ CASES = {
     "one set per batch": {"sizes": [5, 3, 1, 2], "dtype": torch.float64, "epochs": 2, "batch_size": 1},
 }
 
+
+def no_thread_is_left() -> None:
+    """Fail if threads of the process group live: they would abort the process when the interpreter ends."""
+    names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").glob("*")]
+    left = [name for name in names if "gloo" in name]
+    if left:
+        os.write(2, f"threads of the group at exit: {left}\n".encode())
+        os._exit(3)
+
+
 if __name__ == "__main__":
+    atexit.register(no_thread_is_left)  # runs after what is registered later: the end of the group
     for name, case in CASES.items():
         found = trained(**case)
         if dist.get_rank() == 0:
