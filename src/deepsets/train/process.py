@@ -126,14 +126,12 @@ def training_device(device: str | torch.device | None, model: nn.Module) -> torc
 def join_workers(device: torch.device) -> Workers:
     """Join the process group that torchrun describes in the environment; without one, this process is alone.
 
-    A group that is created here (NCCL for weights on CUDA, otherwise Gloo) is left when the interpreter exits: a thread
-    of a group that outlives the interpreter aborts the process.
+    A group created here (NCCL for weights on CUDA, otherwise Gloo) is left at exit: threads that stay would abort.
     """
     if not dist.is_available() or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Workers(0, 1)
     if not dist.is_initialized():
-        # This module keeps the group that exists when it is imported, in default arguments: imported later, as torch's
-        # optimizers do, it would keep the threads of the group alive until after the interpreter's end.
+        # Its default arguments keep the group that exists when it is imported, which optimizers do: import it before.
         importlib.import_module("torch.distributed.nn.functional")
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         atexit.register(_leave)
