@@ -377,10 +377,10 @@ def attack_checkpoint(folder: Path, seed: int) -> str:
     if seed % 2:  # also without a previous checkpoint to fall back to
         (damaged / "checkpoint.previous.safetensors").unlink()
     try:
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             weights = train_small(damaged)
-        if not any("previous checkpoint" in str(w.message) for w in said):
+        if not any("previous checkpoint" in str(w.message) for w in caught):
             return f"damaged file used: byte {at}"
         same = np.array_equal(weights, np.load(folder / "whole.npy"))
         return "previous checkpoint" if same else f"other weights: byte {at}"

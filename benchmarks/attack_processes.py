@@ -28,7 +28,7 @@ import deepsets.estimators
 import deepsets.expand
 import deepsets.serve
 from deepsets import distributed
-from deepsets.cli import app, evaluate, inference  # noqa: F401
+from deepsets.cli import app
 from deepsets.train import loop
 
 from . import attack
@@ -335,14 +335,14 @@ def _pair(folder: Path, what: str) -> str:
     logs = [folder / "log", folder / "client"]
     run = save if what == "save" else lambda: _run(folder, what, output)
     codes = sorted(wait(pid) for pid in [start(run, log=log) for log in logs])
-    said = " ".join(log.read_text() for log in logs)
+    output = " ".join(log.read_text() for log in logs)
     if not output.exists():
-        return f"no output: {codes} {said[-300:]}"
+        return f"no output: {codes} {output[-300:]}"
     left = _left(folder, output)
     if left:
         return f"left behind: {left}"
     if codes == [0, 0]:
         return "both worked in turn"
-    sentence = "is being written by another process" in said or "exists" in said
-    traced = "Traceback" in said and what != "pool"  # `pool` is called from Python
-    return "one worked, one sentence" if codes == [0, 1] and sentence and not traced else f"{codes}: {said[-300:]}"
+    sentence = "is being written by another process" in output or "exists" in output
+    traced = "Traceback" in output and what != "pool"  # `pool` is called from Python
+    return "one worked, one sentence" if codes == [0, 1] and sentence and not traced else f"{codes}: {output[-300:]}"

@@ -40,7 +40,7 @@ def peak():
 IDLE = (
     PEAK
     + """
-import sys, deepsets, deepsets.cli, deepsets.tables, pyarrow.dataset, pyarrow.parquet
+import sys, deepsets, deepsets.cli, pyarrow.dataset, pyarrow.parquet
 deepsets.load(sys.argv[1])
 print(peak())
 """

@@ -9,11 +9,9 @@ from ..nn.kernels import implementation
 from .errors import Commands
 from .evaluate import evaluate
 from .expand import expand
-from .explain import explain
 from .export import export
 from .fit import fit
-from .pool import pool
-from .predict import predict
+from .predict import explain, pool, predict
 from .serve import serve
 
 __all__ = ["app"]

@@ -73,10 +73,10 @@ def explain_error(error: Exception) -> tuple[str, int]:
     if isinstance(error, BrokenPipeError):
         return "the program that reads the output has ended.", USER_ERROR
     if isinstance(error, OSError) and error.strerror:
-        said = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+        problem = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
         if error.errno in _FULL:
-            said = f"the disk is full or a file became too large: {said}. Free some space and try again"
-        return f"{said}.", USER_ERROR
+            problem = f"the disk is full or a file became too large: {problem}. Free some space and try again"
+        return f"{problem}.", USER_ERROR
     if isinstance(error, UnicodeError):
         return f"a text is not valid UTF-8: {text}.", USER_ERROR
     if isinstance(error, MemoryError) or any(words in text for words in _NO_MEMORY):

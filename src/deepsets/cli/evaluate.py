@@ -9,8 +9,15 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from .options import AsJson, By, Element, ModelFolder, Table, ZColumns, names
-from .output import show, show_json, show_table
+from ..io import load
+from ..io.predictions import flatten, task_of
+from ..io.storage import arrow
+from ..io.table_writer import check_folder
+from .console import AsJson, By, Element, ModelFolder, Table, ZColumns, names, show, show_json, show_table
+from .metrics import MEMBERS, boosting, class_codes, class_scores, constant, member_matrix, number_scores, summaries
+from .predict import InferenceJob
+from .report import write_report
+from .tables import read_elements, targets
 
 
 def evaluate(
@@ -41,10 +48,6 @@ def evaluate(
       deepsets evaluate model/ held-out.csv --report report.html
       deepsets evaluate baskets/ new.csv --by receipt --element item --train old.csv
     """
-    from ..io import load
-    from ..io.table_writer import check_folder
-    from .report import write_report
-
     if report is not None:
         check_folder(report)
     if hasattr(load(model), "expand"):
@@ -67,8 +70,6 @@ def _expansion(
     model: Path, table: Path, by: str | None, element: str | None, train: Path | None, k: int
 ) -> dict[str, Any]:
     from ..expand import evaluate as evaluate_expander
-    from ..io import load
-    from .fit_expansion import read_elements
 
     expander = load(model)
     columns = dict(zip(("by", "element"), getattr(expander, "columns_", (None, None)), strict=True))  # those of the fit
@@ -85,11 +86,6 @@ def _estimator(
     model: Path, table: Path, by: str | None, z: list[str], target: list[str], quiet: bool
 ) -> tuple[dict[str, Any], Any]:
     """The scores of the model and of the baselines, and what a report draws: predictions, true values, names."""
-    from ..io.predictions import task_of
-    from .baselines import MEMBERS, boosting, constant
-    from .inference import InferenceJob
-    from .metrics import class_scores, number_scores
-
     job = InferenceJob(model, table, by, z, target)
     task, columns = task_of(job.model), job.source.columns
     outcomes, kept, sets, members = [], [], 0, 0
@@ -122,10 +118,6 @@ def _estimator(
 
 def _compare(model: Any, task: str, part: Any, columns: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Predictions and targets of what is labelled, and which sets or members that is."""
-    from ..io.predictions import flatten
-    from .metrics import class_codes
-    from .targets import targets
-
     y = targets(task, part, columns)
     if task == "odd-one-out":
         return model.predict(part.X, z=part.z), y, np.ones(len(y), dtype=bool)
@@ -140,9 +132,6 @@ def _compare(model: Any, task: str, part: Any, columns: list[str]) -> tuple[np.n
 
 def _inputs(parts: list[Any], per_member: bool) -> tuple[np.ndarray, np.ndarray]:
     """What boosting sees of each set or member, and the set it belongs to."""
-    from ..io.storage import arrow
-    from .baselines import member_matrix, summaries
-
     whole = replace(
         parts[0],
         X=arrow().concat_arrays([part.X for part in parts]),

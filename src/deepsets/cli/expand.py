@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from .options import Address, AsJson, EngineName, Workers, check_address
-from .output import progress, show_json, show_table
+from ..io import load
+from .console import Address, AsJson, EngineName, Workers, check_address, progress, show_json, show_table
 
 
 def expand(
@@ -130,8 +130,6 @@ def _expander(model: str | None, method: str | None) -> Any:
         if method is not None and method not in WORD_METHODS:
             raise typer.BadParameter(f"{method!r} is none of {', '.join(WORD_METHODS)}.", param_hint="--method")
         return word_expander(method or WORD_METHODS[0])
-    from ..io import load
-
     expander = load(model)
     if not isinstance(expander, BaseExpander):
         raise ValueError(f"{model} holds a {type(expander).__name__}: wanted a model of `fit --task expansion`.")

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from .options import AsJson, ModelFolder, Overwrite
-from .output import show_result
+from ..io import estimator_onnx, load
+from ..io.table_writer import check_folder
+from .console import AsJson, ModelFolder, Overwrite, show_result
 
 
 def export(
@@ -26,9 +27,6 @@ def export(
     Example:
       deepsets export model/ -o model.onnx
     """
-    from ..io import estimator_onnx, load
-    from ..io.table_writer import check_folder
-
     if output.is_dir() or (output.exists() and not overwrite):
         raise ValueError(f"{output} exists: choose another path{'' if output.is_dir() else ', or --overwrite'}.")
     check_folder(output)

@@ -11,8 +11,14 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from .options import AsJson, Element, Overwrite, Table, names
-from .output import show, show_result, show_table
+from ..files import locked
+from ..io import save
+from ..io.model_folder import check_free
+from ..io.predictions import TASKS
+from ..io.reader import Source, check_values
+from ..io.table_writer import check_folder
+from .console import AsJson, Element, Overwrite, Table, names, show, show_result, show_table
+from .tables import check_target, describe, guess_task, overview, read_elements, targets
 
 TaskName = Literal[
     "set-regression", "set-classification", "member-regression", "member-classification", "odd-one-out", "expansion"
@@ -59,13 +65,6 @@ def fit(
       deepsets fit nested.jsonl --target label --epochs 50 --seed 1 -o model/
       deepsets fit sales.csv --task expansion --by receipt --element item -o model/
     """
-    from ..files import locked
-    from ..io import save
-    from ..io.model_folder import check_free
-    from ..io.reader import Source
-    from ..io.table_writer import check_folder
-    from .fit_expansion import fit_expansion
-
     _check_options(task, target=target, features=features, z_columns=z_columns, element=element, method=method)
     check_free(output, overwrite)
     check_folder(output)
@@ -81,7 +80,7 @@ def fit(
     chosen = {name: value for name, value in options.items() if value is not None}
     with locked(Path(f"{output.absolute()}.fit")):
         if task == "expansion":
-            fit_expansion(table, output, by, element, method, epochs, seed, overwrite, as_json)
+            _fit_expansion(table, output, by, element, method, epochs, seed, overwrite, as_json)
             return
         source = Source(None, [table], by, features=names(features), z=names(z_columns), target=names(target))
         estimator, data, schema = _prepare(source, task, chosen, as_json)
@@ -117,10 +116,6 @@ def _prepare(
 ) -> tuple[Any, tuple[Any, Any, Any], dict[str, Any]]:
     """Read the table and show what it holds; returns the estimator for it, its X, y and z, and the schema."""
     from .. import estimators
-    from ..io.predictions import TASKS
-    from ..io.reader import check_values
-    from .schema import describe, overview
-    from .targets import check_target, guess_task, targets
 
     sets, columns = source.read(), source.columns
     task = task or guess_task(sets)
@@ -166,3 +161,35 @@ def _summary(estimator: Any) -> dict[str, Any]:
     if hasattr(estimator, "head_weights_"):
         out["blend"] = {name: round(share, 3) for name, share in estimator.head_weights_.items()}
     return out
+
+
+def _fit_expansion(
+    table: Path,
+    output: Path,
+    by: str | None,
+    element: str | None,
+    method: str | None,
+    epochs: int | None,
+    seed: int,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Read the sets, show what they are, fit and save; parameters as on the command line."""
+    from ..expand import Expander
+    from ..expand.expander import METHODS
+
+    methods = ("blend", *METHODS[:-1])  # the last one is for items with features
+    method = method or methods[0]
+    if method not in methods:
+        raise typer.BadParameter(f"{method!r} is none of {', '.join(methods)}.", param_hint="--method")
+    column, sets = read_elements(table, by, element)
+    schema = overview(table, np.array([len(members) for members in sets]), "expansion")
+    schema |= {"element": column, "elements": len({member for members in sets for member in members}), "method": method}
+    if not as_json:
+        show(schema, "Schema")
+    start = time.perf_counter()
+    expander = Expander(None if method == "blend" else (method,), epochs=epochs, random_state=seed).fit(sets)
+    expander.columns_ = [by, element]
+    save(expander, output, overwrite)
+    result = {"model": str(output), "seconds": round(time.perf_counter() - start, 3)}
+    show_result((schema if as_json else {}) | result, "\nFitted", as_json)

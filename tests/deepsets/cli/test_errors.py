@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from deepsets.cli.errors import explain_error
+from deepsets.cli.predict import InferenceJob
 from deepsets.train import TrainingError
 
 from .commands import SIZES, frame, pd, run
@@ -44,9 +45,9 @@ def test_a_bug_leaves_a_log_file_with_the_traceback(models, table, tmp_path, mon
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr("deepsets.cli.inference.InferenceJob.write", fail)
-    said = run("predict", models / "top", table, "-o", tmp_path / "out.csv", code=70)
-    log = Path(re.search(r"log file (\S+\.log)", said).group(1))
+    monkeypatch.setattr(InferenceJob, "write", fail)
+    message = run("predict", models / "top", table, "-o", tmp_path / "out.csv", code=70)
+    log = Path(re.search(r"log file (\S+\.log)", message).group(1))
     assert "ZeroDivisionError: by zero" in log.read_text()
     log.unlink()
 
@@ -59,8 +60,8 @@ def test_usage_errors_have_exit_code_2(table):
 
 
 def test_a_folder_that_is_not_a_model_is_an_error(table, tmp_path):
-    said = run("predict", tmp_path, table, "-o", tmp_path / "out.csv", code=1)
-    assert "is not a model folder: it has no config.json" in said
+    message = run("predict", tmp_path, table, "-o", tmp_path / "out.csv", code=1)
+    assert "is not a model folder: it has no config.json" in message
 
 
 def test_expanders_cannot_be_used_for_predictions(table, tmp_path):
@@ -72,8 +73,8 @@ def test_expanders_cannot_be_used_for_predictions(table, tmp_path):
 
 def test_a_missing_extra_is_named(models, table, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    said = run("predict", models / "top", table, "-o", tmp_path / "out.csv", code=1)
-    assert said == "Error: reading and writing tables needs pyarrow: pip install 'deepsets[data]'.\n"
+    message = run("predict", models / "top", table, "-o", tmp_path / "out.csv", code=1)
+    assert message == "Error: reading and writing tables needs pyarrow: pip install 'deepsets[data]'.\n"
 
 
 @pytest.mark.parametrize("command", ["fit", "predict", "evaluate", "explain", "export"])

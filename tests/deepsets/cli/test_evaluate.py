@@ -13,27 +13,27 @@ from .commands import SIZES, frame, pd, run
 
 @pytest.mark.parametrize("name", ["top", "tall", "sum", "sign", "odd", "z", "word", "mixed"])
 def test_scores_are_those_of_the_estimator_and_stand_beside_baselines(name, models, table):
-    said = json.loads(run("evaluate", models / name, table, "--json"))
+    output = json.loads(run("evaluate", models / name, table, "--json"))
     model, data = deepsets.load(models / name), frame()
-    methods = {row["method"]: row for row in said["methods"]}
+    methods = {row["method"]: row for row in output["methods"]}
     if name == "odd":
         assert methods["chance"]["accuracy"] == pytest.approx(np.mean(1 / SIZES))
         return
     assert {"boosting on summaries", "class shares" if hasattr(model, "classes_") else "mean"} < set(methods)
     if name in ("word", "mixed"):
-        assert 0 <= said["accuracy"] <= 1
+        assert 0 <= output["accuracy"] <= 1
         return
     z = data.groupby("box", sort=False)["k"].first().to_numpy() if name == "z" else None
     y = data["top" if name == "z" else name]
     y = data.groupby("box", sort=False)[y.name].first() if name in ("top", "tall", "z") else y
     score = model.score(data, y.to_numpy(), z=z)
-    assert said["accuracy" if hasattr(model, "classes_") else "r2"] == pytest.approx(score, abs=1e-5)
+    assert output["accuracy" if hasattr(model, "classes_") else "r2"] == pytest.approx(score, abs=1e-5)
 
 
 def test_the_baselines_are_what_they_say(models, table):
-    said = json.loads(run("evaluate", models / "tall", table, "--json"))
+    output = json.loads(run("evaluate", models / "tall", table, "--json"))
     y = frame().groupby("box", sort=False)["tall"].first().to_numpy()
-    shares = {row["method"]: row for row in said["methods"]}["class shares"]
+    shares = {row["method"]: row for row in output["methods"]}["class shares"]
     assert shares["accuracy"] == pytest.approx(max(y.mean(), 1 - y.mean()))
     assert shares["log_loss"] == pytest.approx(-(y.mean() * np.log(y.mean()) + (1 - y.mean()) * np.log(1 - y.mean())))
     assert (shares["balanced_accuracy"], shares["auc"]) == (0.5, 0.5)
@@ -46,8 +46,8 @@ def test_only_labelled_members_count(models, tmp_path):
     some.loc[some.index % 2 == 0, ["sum", "sign"]] = None
     some.to_parquet(tmp_path / "t.parquet")
     for name in ("sum", "sign"):
-        said = json.loads(run("evaluate", models / name, tmp_path / "t.parquet", "--json"))
-        assert said["labelled"] == int(some[name].notna().sum())
+        output = json.loads(run("evaluate", models / name, tmp_path / "t.parquet", "--json"))
+        assert output["labelled"] == int(some[name].notna().sum())
 
 
 def test_unknown_labels_are_errors(models, tmp_path):
@@ -75,12 +75,15 @@ def test_expanders_are_evaluated_beside_popularity_and_item_item(tmp_path):
     options = ["--by", "receipt", "--element", "item"]
     run("fit", tmp_path / "old.csv", "--task", "expansion", *options, "-o", tmp_path / "model")
     command = ["evaluate", tmp_path / "model", tmp_path / "new.csv", *options, "--train", tmp_path / "old.csv"]
-    said = json.loads(run(*command, "-k", 10, "--json"))
-    methods = {row["method"]: row for row in said["methods"]}
+    output = json.loads(run(*command, "-k", 10, "--json"))
+    methods = {row["method"]: row for row in output["methods"]}
     assert set(methods) >= {"popularity", "item-item"}
-    assert said["recall@10"] > 0.9 > methods["popularity"]["recall@10"]
-    assert said["labelled"] == 50
+    assert output["recall@10"] > 0.9 > methods["popularity"]["recall@10"]
+    assert output["labelled"] == 50
     again = json.loads(run("evaluate", tmp_path / "model", tmp_path / "new.csv", "--json"))  # the columns of the fit
-    assert {name: again[name] for name in ("recall@10", "labelled")} == {"recall@10": said["recall@10"], "labelled": 50}
+    assert {name: again[name] for name in ("recall@10", "labelled")} == {
+        "recall@10": output["recall@10"],
+        "labelled": 50,
+    }
     message = run("fit", tmp_path / "old.csv", "--task", "expansion", "-o", tmp_path / "other", code=1)
     assert "looks like a table with the columns receipt, item" in message and "--by" in message

@@ -34,10 +34,10 @@ def baskets(tmp_path) -> Path:
 
 
 def test_words_bring_more_like_them_in_a_table_with_bars():
-    said = run("expand", "lion", "tiger", "leopard", "-k", 3)
-    assert len(said.strip().splitlines()) == 3
-    assert "panther" in said
-    assert "█" * 20 in said.splitlines()[0]
+    output = run("expand", "lion", "tiger", "leopard", "-k", 3)
+    assert len(output.strip().splitlines()) == 3
+    assert "panther" in output
+    assert "█" * 20 in output.splitlines()[0]
 
 
 def test_capitals_and_underscores_do_not_matter():
@@ -92,9 +92,9 @@ def test_usage_errors(tmp_path):
 
 @pytest.mark.parametrize("method", ["blend", "bayesian-sets", "deep-sets", "latent-vectors"])
 def test_a_model_of_baskets_is_fitted_and_asked(method, baskets):
-    said = json.loads(fit(baskets, "--method", method, "--epochs", 1, "--json"))
-    assert (said["sets"], said["members"], said["elements"]) == (4, 10, 6)
-    assert said["sizes"] == {"min": 2, "median": 2.5, "max": 3}
+    output = json.loads(fit(baskets, "--method", method, "--epochs", 1, "--json"))
+    assert (output["sets"], output["members"], output["elements"]) == (4, 10, 6)
+    assert output["sizes"] == {"min": 2, "median": 2.5, "max": 3}
     found = answers("--model", baskets.parent / "model", "milk", "-k", 2)
     assert len(found) == 2
     if method != "deep-sets":

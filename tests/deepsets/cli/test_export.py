@@ -30,7 +30,7 @@ def test_onnxruntime_computes_the_predictions_of_the_estimator(name, models, tab
 
 
 def test_models_that_are_no_network_are_refused_with_a_sentence(models, tmp_path):
-    said = run("export", models / "tall", "-o", tmp_path / "model.onnx", code=1)
-    assert "found a blend of linear. Fit it with model='deep'" in said
-    said = run("export", models / "mixed", "-o", tmp_path / "model.onnx", code=1)
-    assert "cannot be exported to ONNX" in said
+    output = run("export", models / "tall", "-o", tmp_path / "model.onnx", code=1)
+    assert "found a blend of linear. Fit it with model='deep'" in output
+    output = run("export", models / "mixed", "-o", tmp_path / "model.onnx", code=1)
+    assert "cannot be exported to ONNX" in output

@@ -113,8 +113,8 @@ def test_options_that_a_task_does_not_have_are_usage_errors(table, tmp_path):
     assert "member-regression has no such option" in fit(
         table, "sum", tmp_path / "model", "--model", "linear", code=2
     ).replace("\n", " ")
-    said = fit(table, "top", tmp_path / "model", "--task", "clustering", code=2)
-    assert "'clustering' is not one of" in said and "'set-regression'" in said
+    output = fit(table, "top", tmp_path / "model", "--task", "clustering", code=2)
+    assert "'clustering' is not one of" in output and "'set-regression'" in output
     assert "Invalid value for '--epochs'" in fit(table, "top", tmp_path / "model", "--epochs", "0", code=2)
     assert not (tmp_path / "model").exists()
 
@@ -155,8 +155,8 @@ def test_two_fits_into_one_folder_do_not_meet(table, tmp_path):
 @pytest.mark.skipif(os.geteuid() == 0 if hasattr(os, "geteuid") else True, reason="root may write everywhere")
 def test_a_folder_that_cannot_be_written_is_noticed_before_training(table, tmp_path):
     (tmp_path / "closed").mkdir(mode=0o500)
-    said = fit(table, "top", tmp_path / "closed" / "model", code=1)
-    assert "nothing can be written to the folder" in said
+    output = fit(table, "top", tmp_path / "closed" / "model", code=1)
+    assert "nothing can be written to the folder" in output
 
 
 def test_a_full_disk_is_noticed_before_training(table, tmp_path, monkeypatch):
@@ -207,10 +207,10 @@ def test_targets_and_columns_that_cannot_be_used_are_errors(target, more, match,
     bad.to_parquet(tmp_path / "t.parquet")
     command = ["fit", tmp_path / "t.parquet", "--by", "box", "--target", target, "-o", tmp_path / "model"]
     command += [] if "--features" in more else ["--features", "a,b"]
-    said = run(*command, *more, code=1)
-    assert match in said
-    assert said.startswith("Error: ")
-    assert "Traceback" not in said
+    output = run(*command, *more, code=1)
+    assert match in output
+    assert output.startswith("Error: ")
+    assert "Traceback" not in output
     leaves_nothing(tmp_path)
 
 
@@ -230,8 +230,8 @@ def test_missing_features_are_learned_and_infinite_ones_are_errors(tmp_path):
     run("predict", tmp_path / "model", tmp_path / "t.csv", "-o", tmp_path / "out.csv")
     assert pd.read_csv(tmp_path / "out.csv")["prediction"].notna().all()
     frame().assign(b=np.inf).to_parquet(tmp_path / "t.parquet")
-    said = fit(tmp_path / "t.parquet", "top", tmp_path / "other", code=1)
-    assert "the first is 'b' of set 's0', member 0, infinite: replace them" in said
+    output = fit(tmp_path / "t.parquet", "top", tmp_path / "other", code=1)
+    assert "the first is 'b' of set 's0', member 0, infinite: replace them" in output
 
 
 def test_overwrite_replaces_a_model_and_nothing_else(table, tmp_path):

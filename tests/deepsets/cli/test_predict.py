@@ -1,4 +1,4 @@
-"""`deepsets predict`: predictions of the loaded model, in bounded memory, or an error and the old output."""
+"""`deepsets predict` and `explain`: those of the loaded model, in bounded memory, or an error and the old output."""
 
 import json
 import subprocess
@@ -19,8 +19,8 @@ from .commands import SIZES, fit, frame, pd, run
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".feather", ".jsonl", ".npz"])
 def test_predictions_are_those_of_the_loaded_model(suffix, models, table, tmp_path):
     out = tmp_path / f"out{suffix}"
-    said = json.loads(run("predict", models / "tall", table, "-o", out, "--json"))
-    assert (said["sets"], said["members"]) == (len(SIZES), SIZES.sum())
+    output = json.loads(run("predict", models / "tall", table, "-o", out, "--json"))
+    assert (output["sets"], output["members"]) == (len(SIZES), SIZES.sum())
     found = File(out).read(["box", "prediction", "probability_0", "probability_1"]).to_pandas()
     wanted = deepsets.load(models / "tall").predict_proba(frame())
     np.testing.assert_allclose(found[["probability_0", "probability_1"]], wanted, rtol=1e-6)
@@ -62,8 +62,8 @@ def test_text_that_looks_like_numbers_stays_text(tmp_path):
     )
     fit(tmp_path / "t.csv", "size", tmp_path / "model", features="word")
     frame().assign(word=[f"{i % 4}" for i in range(SIZES.sum())]).to_csv(tmp_path / "n.csv", index=False)
-    said = run("predict", tmp_path / "model", tmp_path / "n.csv", "-o", tmp_path / "out.csv")
-    assert "Predicted" in said
+    output = run("predict", tmp_path / "model", tmp_path / "n.csv", "-o", tmp_path / "out.csv")
+    assert "Predicted" in output
     known = deepsets.load(tmp_path / "model")
     tokens = frame().assign(word=[f"{i % 4}" for i in range(SIZES.sum())]).groupby("box", sort=False)["word"].agg(list)
     np.testing.assert_allclose(
@@ -112,8 +112,8 @@ def test_models_fitted_in_python_can_be_used(tmp_path):
 )
 def test_tables_that_do_not_fit_the_model_are_errors(model, change, match, models, tmp_path):
     frame().rename(**change).to_csv(tmp_path / "t.csv", index=False)
-    said = run("predict", models / model, tmp_path / "t.csv", "-o", tmp_path / "out.csv", code=1)
-    assert match in said
+    output = run("predict", models / model, tmp_path / "t.csv", "-o", tmp_path / "out.csv", code=1)
+    assert match in output
     assert [entry.name for entry in tmp_path.iterdir()] == ["t.csv"]
 
 
@@ -130,14 +130,14 @@ def test_a_failure_in_the_middle_of_a_stream_leaves_the_old_output(models, tmp_p
 
 def test_rows_of_a_set_that_are_not_adjacent_are_an_error(models, tmp_path):
     frame().sort_values("a").to_csv(tmp_path / "t.csv", index=False)
-    said = run("predict", models / "top", tmp_path / "t.csv", "-o", tmp_path / "out.csv", code=1)
-    assert "Sort the table by 'box'" in said
+    output = run("predict", models / "top", tmp_path / "t.csv", "-o", tmp_path / "out.csv", code=1)
+    assert "Sort the table by 'box'" in output
 
 
 def test_outputs_that_exist_are_refused_before_any_work(models, table, tmp_path):
     (tmp_path / "out.csv").write_text("mine")
-    said = run("predict", models / "top", tmp_path / "nowhere.csv", "-o", tmp_path / "out.csv", code=1)
-    assert "out.csv exists: choose another path, or --overwrite" in said
+    output = run("predict", models / "top", tmp_path / "nowhere.csv", "-o", tmp_path / "out.csv", code=1)
+    assert "out.csv exists: choose another path, or --overwrite" in output
     assert "exists" in run("explain", models / "top", table, "-o", tmp_path / "out.csv", code=1)
     assert "exists" in run("export", models / "top", "-o", tmp_path / "out.csv", code=1)
     assert "exists" in fit(tmp_path / "nowhere.csv", "top", models / "top", code=1)
@@ -155,8 +155,8 @@ def test_the_input_is_never_replaced_by_the_output(models, tmp_path):
     before = (tmp_path / "t.parquet").read_bytes()
     for command, *options in (["predict"], ["predict", "--scattered"], ["pool"], ["explain"]):
         same = (tmp_path / "t.parquet", "-o", tmp_path / "t.parquet")
-        said = run(command, models / "top", *same, "--overwrite", *options, code=1)
-        assert "t.parquet is the input" in said
+        output = run(command, models / "top", *same, "--overwrite", *options, code=1)
+        assert "t.parquet is the input" in output
     assert (tmp_path / "t.parquet").read_bytes() == before
 
 
@@ -164,8 +164,8 @@ def test_two_runs_into_one_output_do_not_meet(models, table, tmp_path):
     from deepsets.files import locked
 
     with locked(tmp_path / "out.csv"):
-        said = run("predict", models / "top", table, "-o", tmp_path / "out.csv", code=1)
-    assert "out.csv is being written by another process" in said
+        output = run("predict", models / "top", table, "-o", tmp_path / "out.csv", code=1)
+    assert "out.csv is being written by another process" in output
 
 
 def test_one_file_is_predicted_without_the_distributed_code(models, table, tmp_path):
@@ -176,3 +176,15 @@ def test_one_file_is_predicted_without_the_distributed_code(models, table, tmp_p
         "assert not [name for name in sys.modules if name.startswith('deepsets.distributed')]"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_explain_writes_what_each_member_contributes(models, table, tmp_path):
+    run("explain", models / "top", table, "-o", tmp_path / "top.parquet")
+    run("explain", models / "tall", table, "-o", tmp_path / "tall.parquet")
+    found = pd.read_parquet(tmp_path / "top.parquet")
+    wanted = np.asarray(deepsets.load(models / "top").explain(frame())).reshape(len(found), -1)
+    np.testing.assert_allclose(found["contribution"], wanted[:, 0], rtol=1e-4, atol=1e-5)
+    columns = ["box", "member", "contribution_0", "contribution_1"]
+    assert pd.read_parquet(tmp_path / "tall.parquet").columns.tolist() == columns
+    output = run("explain", models / "sum", table, "-o", tmp_path / "x.csv", code=1)
+    assert "explain needs a model with one prediction per set" in output

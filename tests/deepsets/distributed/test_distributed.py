@@ -310,12 +310,12 @@ def test_bad_tables_and_engines_are_named(tmp_path):
     (tmp_path / "none").mkdir()
     with pytest.raises(ValueError, match="holds no Parquet files"):
         distributed.pool(net, tmp_path / "none", tmp_path / "o.parquet", by="box", engine=ALONE)
-    for engine, said in (
+    for engine, output in (
         ("dask", "unknown engine 'dask': use one of local, ray, spark"),
         (distributed.Engine(workers=0), "at least one worker"),
         (distributed.Engine(address="auto"), "an address is for the engines ray and spark"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=output):
             distributed.pool(net, bad, tmp_path / "p.parquet", by="box", engine=engine)
     with pytest.raises(ValueError, match=r"states are written as Parquet"):
         distributed.pool(net, bad, tmp_path / "p.csv", by="box", engine=ALONE)

@@ -44,16 +44,16 @@ def power_failure(total):
 
 @pytest.mark.parametrize("clip", [1.0, None])
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "caught"),
     [
         (lambda total: total * math.nan, "the loss became nan in epoch 1, step 2"),
         (lambda total: total + torch.sqrt(total * 0), "the norm of the gradient became nan in epoch 1, step 2"),
     ],
 )
-def test_a_loss_that_is_not_finite_stops_with_epoch_and_step_and_keeps_the_checkpoint(tmp_path, how, said, clip):
+def test_a_loss_that_is_not_finite_stops_with_epoch_and_step_and_keeps_the_checkpoint(tmp_path, how, caught, clip):
     net, path = model(), tmp_path / "checkpoint.safetensors"
     options = {"epochs": 3, "batch_size": 10, "checkpoint_dir": tmp_path, "checkpoint_seconds": 0, "clip": clip}
-    with pytest.raises(TrainingError, match=rf"{said}.*[\s\S]*last good checkpoint is kept in "):
+    with pytest.raises(TrainingError, match=rf"{caught}.*[\s\S]*last good checkpoint is kept in "):
         train(net, failing(4 + 3, how), data(), **options)
     assert all(bool(p.isfinite().all()) for p in net.parameters())
     assert all(bool(t.isfinite().all()) for t in load_file(path).values())
