@@ -25,10 +25,10 @@ from starlette.staticfiles import StaticFiles
 from . import schema
 from .estimators import ServedEstimator
 from .expanders import ExpansionQuery, ServedExpander
-from .limits import Limits, RequestError
 from .middleware import PAGE, Metrics, Middleware, error_response, json_response
 from .models import Served
 from .scheduler import Scheduler
+from .schema import Limits, RequestError
 
 _ERRORS = {400: "malformed request", 401: "missing token", 421: "host name not served", 422: "invalid question"}
 _POST_ERRORS = {

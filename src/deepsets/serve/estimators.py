@@ -8,14 +8,6 @@ import numpy as np
 
 from .models import Served, to_json
 
-_TASKS = {
-    "SetRegressor": "regression",
-    "SetClassifier": "classification",
-    "MemberRegressor": "member-regression",
-    "MemberClassifier": "member-classification",
-    "OddOneOut": "odd-one-out",
-}
-
 
 class SetsQuery(NamedTuple):
     """The sets of one question, arrays (members, features) or lists of tokens, and their context (sets, columns)."""
@@ -25,16 +17,14 @@ class SetsQuery(NamedTuple):
 
 
 class ServedEstimator(Served):
-    """An estimator that answers ``predict``, and ``explain`` where it can; parameters as for `Served`."""
+    """An estimator that answers ``predict``, and ``explain`` where it can."""
 
     kind = "estimator"
 
-    def __init__(
-        self, name: str, model: Any, examples: list[list[Any]] | None = None, about: str | None = None
-    ) -> None:
-        super().__init__(name, model, examples, about)
-        self.task = _TASKS[type(model).__name__]
-        self.abilities = ["predict", "explain"] if hasattr(model, "explain") else ["predict"]
+    @property
+    def abilities(self) -> list[str]:  # type: ignore[override]
+        """Methods that requests can call."""
+        return ["predict", "explain"] if hasattr(self.model, "explain") else ["predict"]
 
     @staticmethod
     def _trained(model: Any) -> str:
@@ -77,10 +67,10 @@ class ServedEstimator(Served):
     def predict(self, queries: list[SetsQuery]) -> list[dict[str, Any]]:
         """Predictions and, for classes, probabilities; one call of the estimator for all questions."""
         sets = [members for query in queries for members in query.sets]
-        z = None if queries[0].z is None else np.concatenate([query.z for query in queries])
-        probabilities = self.model.predict_proba(sets, z=z) if hasattr(self.model, "predict_proba") else None
+        context = {} if queries[0].z is None else {"z": np.concatenate([query.z for query in queries])}
+        probabilities = self.model.predict_proba(sets, **context) if hasattr(self.model, "predict_proba") else None
         if probabilities is None:
-            predictions = [to_json(part) for part in self.model.predict(sets, z=z)]
+            predictions = [to_json(part) for part in self.model.predict(sets, **context)]
         elif self.task == "odd-one-out":
             predictions = [int(part.argmax()) for part in probabilities]
         else:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ..expand import UnknownElement, odd_member, top_k
-from .limits import Limits
 from .models import Served, to_json
+from .schema import Limits
 
 _MATRIX_NUMBERS = 8_000_000  # numbers in one matrix of scores
 _PART = 32
@@ -26,16 +26,15 @@ class ExpansionQuery(NamedTuple):
 
 
 class ServedExpander(Served):
-    """An expander that answers ``expand``, ``score`` and ``fits``; parameters as for `Served`."""
+    """An expander that answers ``expand``, ``score`` and ``fits``."""
 
     kind = "expander"
-    task = "expansion"
+    abilities: ClassVar[list[str]] = ["expand", "score", "fits"]
 
     def __init__(
         self, name: str, model: Any, examples: list[list[Any]] | None = None, about: str | None = None
     ) -> None:
         super().__init__(name, model, examples, about)
-        self.abilities = ["expand", "score", "fits"]
         self._position = {element: i for i, element in enumerate(model.vocabulary_)}
         self.complete = Completion(model.vocabulary_)
 

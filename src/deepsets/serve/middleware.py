@@ -14,7 +14,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.responses import Response
 
-from .limits import RequestError
+from .schema import RequestError
 
 log = logging.getLogger("deepsets.serve")
 

@@ -9,6 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from .. import io
+from ..io.predictions import task_of
+
 EXAMPLES = "examples.json"  # in a model folder: sets the page begins with
 _EXAMPLES = [
     ["lion", "tiger", "leopard"],
@@ -20,30 +23,17 @@ _EXAMPLES = [
 
 
 class Served:
-    """A model under a name. Subclasses check questions, and answer lists of them.
-
-    Parameters
-    ----------
-    name : str
-        Name of the model in the API.
-    model : estimator or expander
-        A fitted model.
-    examples : list of list, optional
-        Sets the page begins with.
-    about : str, optional
-        Description for the page.
-    """
+    """A model under a name, see `served`. Subclasses check questions, and answer lists of them."""
 
     kind: ClassVar[str]
-    task: str
-    abilities: list[str]
+    abilities: ClassVar[list[str]]
     part_of: str | None = None  # the model that blends this one with others
 
     def __init__(
         self, name: str, model: Any, examples: list[list[Any]] | None = None, about: str | None = None
     ) -> None:
         self.name, self.model, self.about = name, model, about or f"{type(model).__name__} {self._trained(model)}"
-        self.context = int(model.n_context_)
+        self.task, self.context = task_of(model).name, int(getattr(model, "n_context_", 0))
         self._examples = examples
 
     def card(self) -> dict[str, Any]:
@@ -121,8 +111,6 @@ def load(folders: Iterable[Path]) -> list[Served]:
     list of Served
         The models.
     """
-    from .. import io
-
     out: dict[str, Served] = {}
     for folder in folders:
         model, name = io.load(folder), folder.resolve().name

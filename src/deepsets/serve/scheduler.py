@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from .limits import Limits, RequestError
+from .schema import Limits, RequestError
 
 Call = Callable[[list[Any]], list[Any]]  # questions of one kind -> their answers, in one call of the model
 

@@ -18,9 +18,9 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .app import create_app
-from .limits import Limits
 from .middleware import is_loopback
 from .models import Served
+from .schema import Limits
 
 _MIN_TOKEN = 16
 _MAX_HEADER_BYTES = 1 << 16
@@ -32,10 +32,8 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     *,
-    limits: Limits | None = None,
-    token: str | None = None,
-    cors: Sequence[str] = (),
     listening: Callable[[str], None] = lambda url: None,
+    **options: Any,
 ) -> None:
     """Serve models over HTTP until SIGTERM or SIGINT; requests in progress are completed first.
 
@@ -49,18 +47,14 @@ def serve(
         Address to listen on. Addresses that other machines can reach need a token.
     port : int, default=8000
         Port to listen on; 0 chooses a free one.
-    limits : Limits, optional
-        Size and time limits.
-    token : str, optional
-        Required as ``Authorization: Bearer TOKEN``.
-    cors : sequence of str, optional
-        Origins of other sites whose pages may send requests.
     listening : callable, optional
         Called with the URL once requests are accepted.
+    **options
+        Further options of `create_app`: `limits`, `token` and `cors`.
     """
-    check_address(host, token)
-    limits = limits or Limits()
-    app = create_app(models, limits, token=token, cors=cors)
+    check_address(host, options.get("token"))
+    app = create_app(models, **options)
+    limits = options.get("limits") or Limits()
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, port), family=family, backlog=2048) as listener:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else a second write waits 40 ms

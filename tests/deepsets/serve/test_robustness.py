@@ -15,8 +15,8 @@ import pytest
 
 from deepsets.expand import BayesianSets
 from deepsets.serve import Limits, served
-from deepsets.serve.limits import RequestError
 from deepsets.serve.scheduler import Scheduler
+from deepsets.serve.schema import RequestError
 from tests.deepsets.serve.serving import running
 
 SETS = [["lion", "tiger", "puma"], ["tiger", "puma", "lynx"], ["oak", "elm", "fir"]]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import deepsets.serve
 from deepsets import save
-from deepsets.estimators import MemberClassifier, OddOneOut, SetClassifier, SetRegressor
+from deepsets.estimators import MemberClassifier, OddOneOut, SetClassifier, SetRegressor, SupportDistributionMachine
 from deepsets.expand import BayesianSets, NearestVectors
 from deepsets.serve import Limits, create_app, load, served
 from deepsets.serve.expanders import ExpansionQuery as Query
@@ -28,6 +28,7 @@ def estimators():
     yield "signs", MemberClassifier(**shared).fit(X, [x[:, 0] > 0 for x in X])
     yield "odd", OddOneOut(**shared).fit(X, [0] * len(X))
     yield "words", SetRegressor(**shared).fit([BEASTS, TREES, BEASTS[:2]], [5.0, 5.0, 2.0])
+    yield "kernel", SupportDistributionMachine().fit(X, [float(len(x)) for x in X])
     yield "context", SetRegressor(**shared).fit(X, [float(len(x)) for x in X], z=RNG.normal(size=(8, 3)))
 
 
@@ -54,7 +55,7 @@ def test_models_are_described(api):
     cards = {card["name"]: card for card in found["models"]}
     assert cards["beasts"]["class"] == "BayesianSets" and cards["beasts"]["elements"] == 10
     assert cards["beasts"]["abilities"] == ["expand", "score", "fits"] and cards["beasts"]["features"] is None
-    assert cards["wide"]["classes"] == ["narrow", "wide"] and cards["wide"]["task"] == "classification"
+    assert cards["wide"]["classes"] == ["narrow", "wide"] and cards["wide"]["task"] == "set-classification"
     assert cards["wide"]["features"] == 2 and cards["context"]["context"] == 3
     assert cards["signs"]["abilities"] == ["predict"] and cards["size"]["abilities"] == ["predict", "explain"]
     for card in found["models"]:  # an example is a question that has an answer
@@ -291,7 +292,7 @@ def test_folders_are_served_under_their_names(tmp_path):
     save(model, tmp_path / "size")
     (tmp_path / "size" / "examples.json").write_text("[[[1, 2]]]")
     (found,) = load([tmp_path / "size"])
-    assert found.name == "size" and found.examples() == [[[1, 2]]] and found.task == "regression"
+    assert found.name == "size" and found.examples() == [[[1, 2]]] and found.task == "set-regression"
     save(BayesianSets().fit(SETS), tmp_path / "beasts")
     (beasts,) = load([tmp_path / "beasts"])
     assert beasts.scores([Query(["lion"], 1)])[0][0]["element"] in BEASTS
