@@ -152,7 +152,7 @@ def _disturbed(
             output = folder / f"{runs}.parquet"
             try:
                 options = {"by": "set", "part_size": PART, "engine": engine}
-                distributed.pool(model(), table, output, progress=lambda _, step=advanced: step.set(), **options)
+                distributed.pool(model(), table, output, progress=lambda *_, step=advanced: step.set(), **options)
             finally:
                 over.set()
                 thread.join()

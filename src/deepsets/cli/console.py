@@ -87,10 +87,13 @@ def _text(value: Any) -> str:
 
 
 @contextmanager
-def progress(what: str, total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on standard error, if that is a terminal; yields the function that advances it."""
+def progress(what: str, total: int | None, quiet: bool) -> Iterator[Callable[..., None]]:
+    """Show a progress bar on standard error, if that is a terminal; yields the function that advances it.
+
+    Its second argument is the total, where that is known only later.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     hidden = quiet or not sys.stderr.isatty()
     with Progress(*columns, console=Console(stderr=True), disable=hidden) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda count: bar.update(task, advance=count)
+        yield lambda count, total=total: bar.update(task, advance=count, total=total)

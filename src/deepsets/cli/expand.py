@@ -105,7 +105,7 @@ def _from_files(
 ) -> None:
     from .. import distributed
 
-    with progress("candidates", None, as_json) as advance:
+    with progress("candidates", None, as_json or run[0] != "local") as advance:
         engine = distributed.Engine(*run)
         found = distributed.expand(
             model, query, candidates, k, element=element, exclude=exclude, engine=engine, progress=advance

@@ -71,7 +71,7 @@ def predict(
 
         run = distributed.Engine(engine, workers, address)
         options: dict[str, Any] = {"by": by, "z": names(z_columns), "engine": run, "overwrite": overwrite}
-        with progress("rows", None, as_json) as advance:
+        with progress("rows", None, as_json or engine != "local") as advance:
             result = distributed.predict(model, table, output, progress=advance, **options)
     else:
         check_output(Path(output), overwrite, [table])
@@ -112,7 +112,7 @@ def pool(
 
     options: dict[str, Any] = {"by": by, "z": names(z_columns), "merge": merge, "remove": remove}
     run = distributed.Engine(engine, workers, address)
-    with progress("rows", None, as_json) as advance:
+    with progress("rows", None, as_json or engine != "local") as advance:
         result = distributed.pool(model, table, output, engine=run, progress=advance, overwrite=overwrite, **options)
     show_result(result, "Pooled", as_json)
 

@@ -23,6 +23,7 @@ from ..sets import Sets
 from .states import MEMBERS, join, merge_states, remove_states, split
 
 BATCH = 8_000  # members that pass through phi at a time: 8 MB for 128 numbers in float64, which stays near the cache
+SMALL = 100  # members of a set up to which a sum in float32 has as many digits as one in float64
 Function = Callable[..., Any]
 
 
@@ -137,25 +138,23 @@ def _sets(net: Any, by: str, features: Sequence[str] | None, z: Sequence[str], t
 @torch.no_grad()
 def _encode(model: Any, by: str, features: Sequence[str] | None, z: Sequence[str], table: Any) -> Any:
     net = set_model(model)
-    source, sets = _sets(net, by, features, z, table)
-    pieces = list(_pieces(sets))
-    states = [_state(net, piece).parts for _, piece in pieces]
-    rows = np.concatenate([np.arange(which.start, which.stop) for which, _ in pieces])
-    members = np.concatenate([piece.sizes for _, piece in pieces]).astype(np.int64)
-    known = {source.naming: sets.ids.take(arrow().array(rows)), MEMBERS: members}
-    if sets.z is not None:
-        columns = sets.z[rows].T if isinstance(sets.z, np.ndarray) else sets.z.take(rows).columns
-        known |= dict(zip(source.columns.z, columns, strict=True))
-    found = join(known, {name: torch.cat([each[name] for each in states]).double() for name in states[0]})
-    return found if len(found) == len(sets) else merge_states(net, found)
-
-
-def _state(net: Any, sets: TableSets) -> Any:
-    if isinstance(net, DeepSet):
-        return net.encode(*_tensors(sets), dtype=torch.float64)
     if not hasattr(net, "encode"):
         raise ValueError(f"a {type(net).__name__} looks at all members of a set at once: it has no states.")
-    return net.encode(sets.X, z=sets.z)
+    return _states(net, *_sets(net, by, features, z, table))
+
+
+def _states(net: Any, source: Source, sets: TableSets) -> Any:
+    few = _divided(sets)
+    if isinstance(net, DeepSet):
+        states = [net.encode(*_tensors(piece), dtype=torch.float64).parts for piece in _pieces(few)]
+    else:
+        states = [net.encode(piece.X, z=piece.z).parts for piece in _pieces(few)]
+    known = {source.naming: few.ids, MEMBERS: few.sizes.astype(np.int64)}
+    if few.z is not None:
+        columns = few.z.T if isinstance(few.z, np.ndarray) else few.z.columns
+        known |= dict(zip(source.columns.z, columns, strict=True))
+    found = join(known, {name: torch.cat([each[name] for each in states]).double() for name in states[0]})
+    return found if few is sets else merge_states(net, found)
 
 
 def _on_states(function: Function, model: Any, *tables: Any) -> Any:
@@ -182,12 +181,14 @@ def _predict(model: Any, by: str, features: Sequence[str] | None, z: Sequence[st
     net = set_model(model)
     source, sets = _sets(net, by, features, z, table)
     out = []
-    for _, piece in _whole_pieces(sets, 6 * BATCH):
-        if isinstance(net, DeepSet):
-            out.append({source.naming: piece.ids} | _columns(net, net(*_tensors(piece))))
+    for piece in _pieces(sets):
+        if is_mergeable(net) and piece.sizes.max() > SMALL:
+            out.append(_decode(net, _states(net, source, piece)))
+        elif isinstance(net, DeepSet):
+            out.append(arrow().table({source.naming: piece.ids, **_columns(net, net(*_tensors(piece)))}))
         else:
-            out.append(prediction_columns(net, piece, source.naming))
-    return arrow().concat_tables(map(arrow().table, out))
+            out.append(arrow().table(prediction_columns(net, piece, source.naming)))
+    return arrow().concat_tables(out)
 
 
 def _columns(net: DeepSet, values: Tensor) -> dict[str, Any]:
@@ -198,24 +199,21 @@ def _tensors(sets: TableSets) -> tuple[Any, Tensor | None]:
     return sets.X, None if sets.z is None else torch.from_numpy(sets.z).to(sets.X.dtype)
 
 
-def _pieces(sets: TableSets) -> Iterator[tuple[slice, TableSets]]:
-    """Pieces of about `BATCH` members. Only where a set is larger than that are sets cut, with rows in two pieces."""
-    if not isinstance(sets.X, Sets) or sets.sizes.max(initial=0) <= BATCH or (sets.sizes == 0).any():
-        yield from _whole_pieces(sets, BATCH)
-        return
-    ends = np.cumsum(sets.sizes)
-    for start in range(0, len(sets.X.values), BATCH):
-        stop = min(start + BATCH, int(ends[-1]))
-        which = slice(int(np.searchsorted(ends, start, side="right")), int(np.searchsorted(ends, stop)) + 1)
-        offsets = np.concatenate([[start], ends[which].clip(max=stop)]) - start
-        X = Sets.unchecked(sets.X.values[start:stop], torch.from_numpy(offsets))
-        z = None if sets.z is None else sets.z[which]
-        yield which, TableSets(X, np.diff(offsets), sets.ids[which], z, [], True)
+def _divided(sets: TableSets) -> TableSets:
+    """Sets of at most `BATCH` members: a larger one becomes several of the same name."""
+    if not isinstance(sets.X, Sets) or sets.sizes.max(initial=0) <= BATCH:
+        return sets
+    counts = np.maximum(-(-sets.sizes // BATCH), 1)
+    sizes, rows = np.full(counts.sum(), BATCH), np.repeat(np.arange(len(sets)), counts)
+    sizes[np.cumsum(counts) - 1] = sets.sizes - BATCH * (counts - 1)
+    X = Sets.unchecked(sets.X.values, torch.from_numpy(np.concatenate([[0], np.cumsum(sizes)])))
+    z = None if sets.z is None else sets.z[rows] if isinstance(sets.z, np.ndarray) else sets.z.take(rows)
+    return TableSets(X, sizes, sets.ids.take(arrow().array(rows)), z, [], True)
 
 
-def _whole_pieces(sets: TableSets, members: int) -> Iterator[tuple[slice, TableSets]]:
-    """Whole sets with about `members` members together."""
-    share = (np.cumsum(sets.sizes) - 1).clip(min=0) // members
+def _pieces(sets: TableSets) -> Iterator[TableSets]:
+    """Whole sets with about `BATCH` members together."""
+    share = (np.cumsum(sets.sizes) - 1).clip(min=0) // BATCH
     cuts = [0, *(np.flatnonzero(np.diff(share)) + 1).tolist(), len(sets)]
     for start, stop in pairwise(cuts):
         which, X = slice(start, stop), sets.X
@@ -225,4 +223,4 @@ def _whole_pieces(sets: TableSets, members: int) -> Iterator[tuple[slice, TableS
         else:
             X = X[which]
         z = None if sets.z is None else sets.z[which]
-        yield which, TableSets(X, sets.sizes[which], sets.ids[which], z, [], True)
+        yield TableSets(X, sets.sizes[which], sets.ids[which], z, [], True)

@@ -23,7 +23,7 @@ from ..io.table_writer import check_output, read_manifest
 from . import functions
 from .states import negate
 
-Progress = Callable[[int], None]
+Progress = Callable[[int, int], None]
 KEY = b"deepsets"
 PUBLISHED = "published"  # file in the work folder of a run that has begun to write its output
 
@@ -53,7 +53,7 @@ class Engine(NamedTuple):
 
 
 def open_engine(engine: str | Engine) -> Any:
-    """Return what runs jobs: an object with `prepare(input)`, `run(job, progress)` and `collect(input, progress)`."""
+    """Return what runs jobs: an object with `run(job, progress)` and `collect(input, progress)`."""
     name, workers, address = engine if isinstance(engine, Engine) else Engine(engine)
     if workers is not None and workers < 1:
         raise ValueError(f"at least one worker is needed, found {workers}.")
@@ -155,7 +155,7 @@ def predict(
     overwrite : bool, default=False
         Replace an existing output.
     progress : callable, optional
-        Called with the number of members of each finished part.
+        Called by the engine local after each part, with the number of members of the part and of all that were left.
 
     Returns
     -------
@@ -176,7 +176,6 @@ def predict(
             ordered = rows.in_order()  # then parts leave hardly any states, and smaller ones keep all workers busy
             input = _rows_input(model, rows, part_size // 4 if ordered else part_size)
             input = input._replace(direct=whole if ordered else None)
-            runner.prepare(input)
             job = _job([input], merge, _chain(merge, functions.decode(model)), output, header, rows.head)
         else:
             rows.check_whole()
@@ -227,7 +226,6 @@ def pool(
     rows = LargeTable(net, table, by, features, z)
     header, join = _header(rows, "states"), functions.merge(model)
     inputs = [_rows_input(model, rows, part_size)]
-    runner.prepare(inputs[0])
     if merge is not None:
         old = states_header(merge)
         if old is None:

@@ -17,18 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..files import atomic_path
 from ..io.storage import arrow
 from ..io.table_writer import parquet_writer, publish
-from .jobs import PUBLISHED, Input, Job, work_folder
+from .jobs import PUBLISHED, Input, Job, Progress, work_folder
 from .processes import Processes
 from .states import MEMBERS, hashes
 
 STATES = 64 << 20  # bytes of states that are held, and merged, at a time
 FEW = 200_000  # members, a second or two of work: this process is done before others would have started
-SMALL = 100  # members of a set up to which a sum in float32 has as many digits as one in float64
 _HASH = "__hash__"
 Pieces = Iterator[tuple[str, Any, int]]  # results ("parquet") or states ("arrow"), and how many members they hold
 
@@ -37,74 +34,70 @@ class Local:
     """Engine for one machine."""
 
     def __init__(self, workers: int | None = None, address: None = None) -> None:
-        self.asked, self.processes = workers is not None, Processes(workers)
+        self.workers = workers
 
-    def prepare(self, input: Input) -> None:
-        """Start what takes a while, before the job is checked and described."""
-        if len(input.parts) < 2 or (input.members < FEW and not self.asked):
-            self.processes.count = 1
-        self.processes.prepare()
-
-    def run(self, job: Job, progress: Any = None) -> dict[str, Any]:
+    def run(self, job: Job, progress: Progress | None = None) -> dict[str, Any]:
         """Run a job, resuming what an interrupted run of the same job has finished."""
-        parts = [(input, part) for input in job.inputs for part in input.parts]
-        with _resumed(job) as (folder, steps), closing(self.processes):
-            maps = [f"map-{number:06d}" for number in range(len(parts))]
-            resumed = sum(name in steps for name in maps)
-            for number in self._do(job, folder, steps, maps, partial(_map, job)):
+        parts = [part for input in job.inputs for part in input.parts]
+        with (
+            _resumed(job) as (folder, steps),
+            closing(self._processes(partial(_step, job, folder), parts)) as processes,
+        ):
+            maps = {f"map-{number:06d}": partial(_map, number=number) for number in range(len(parts))}
+            members = {name: part.members for name, part in zip(maps, parts, strict=True) if name not in steps}
+            for name in steps.do(maps, processes):
                 if progress is not None:
-                    progress(parts[number][1].members)
-            spills = [folder / name for step in maps for name in steps[step]["files"] if name.endswith(".arrow")]
+                    progress(members[name], sum(members.values()))
+            spills = [folder / file for name in maps for file in steps[name]["files"] if file.endswith(".arrow")]
             count = -(-sum(file.stat().st_size for file in spills) // STATES)
-            reduces = [f"reduce-{count}-{number:06d}" for number in range(count)]
-            for _ in self._do(job, folder, steps, reduces, partial(_reduce, job, spills, count)):
-                pass
-            done = [steps[name] for name in maps + reduces]
-            outs = [str(folder / name) for step in done for name in step["files"] if name.endswith(".parquet")]
+            reduces = {f"reduce-{count}-{i:06d}": partial(_reduce, spills, count, i) for i in range(count)}
+            list(steps.do(reduces, processes))
+            done = [steps[name] for name in (*maps, *reduces)]
+            outs = [str(folder / file) for step in done for file in step["files"] if file.endswith(".parquet")]
             (folder / PUBLISHED).touch()
             publish(outs, job.output, job.manifest, job.sort, job.result)
         counts = {name: sum(step[name] for step in done) for name in ("sets", "members")}
-        return {**counts, "parts": len(parts), "resumed": resumed}
+        return {**counts, "parts": len(parts), "resumed": len(parts) - len(members)}
 
-    def collect(self, input: Input, progress: Any = None) -> Any:
+    def collect(self, input: Input, progress: Progress | None = None) -> Any:
         """Return the results of an input's function for all its parts, as one table."""
-        self.prepare(input)
         found = []
-        with closing(self.processes):
-            for part, table in self.processes.map(partial(_collect, input), input.parts):
+        with closing(self._processes(partial(_collect, input), input.parts)) as processes:
+            for part, table in processes.map(input.parts):
                 found.append(table)
                 if progress is not None:
-                    progress(part.members)
+                    progress(part.members, input.members)
         return arrow().concat_tables(found)
 
-    def _do(self, job: Job, folder: Path, steps: _Steps, names: list[str], function: Any) -> Iterator[int]:
-        """Do the steps that are not done yet."""
-        left = [number for number, name in enumerate(names) if name not in steps]
-        for number, facts in self.processes.map(partial(_step, job, folder, names, function), left):
-            steps.add(names[number], facts)
-            yield number
+    def _processes(self, function: Callable[[Any], Any], parts: list[Any]) -> Processes:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        few = len(parts) < 2 or sum(part.members for part in parts) < FEW
+        return Processes(function, self.workers or (1 if few else cores))
 
 
 def _collect(input: Input, part: Any) -> Any:
     return arrow().concat_tables(input.results(part))
 
 
-def _map(job: Job, number: int) -> Pieces:
+def _map(job: Job, *, number: int) -> Pieces:
     """Encode a part. Sets that are known to be whole are predicted directly, others give states."""
     input, part = [(input, part) for input in job.inputs for part in input.parts][number]
-    for place, rows in enumerate(input.tables(part)):
+    for place, table in enumerate(input.tables(part)):
+        rows = table
         if job.merge is None:
             yield "parquet", input.function(rows), part.members * (place == 0) if input.nested else len(rows)
             continue
-        whole, rest = _split_whole(rows, input.by or "") if input.direct else (None, rows)
-        if whole:
-            yield "parquet", input.direct(whole), len(whole)
-        if rest:
-            states = input.function(rest).cast(job.middle)
-            yield "arrow", states, arrow().compute.sum(states[MEMBERS]).as_py()
+        if input.direct:  # the least and the largest set may have rows elsewhere
+            compute, names = arrow().compute, rows[input.by]
+            edge = compute.is_in(names, value_set=arrow().array(compute.min_max(names).values(), names.type))
+            rows, whole = table.filter(edge), table.filter(compute.invert(edge))
+            if whole:
+                yield "parquet", input.direct(whole), len(whole)
+        states = input.function(rows).cast(job.middle)
+        yield "arrow", states, arrow().compute.sum(states[MEMBERS]).as_py()
 
 
-def _reduce(job: Job, spills: list[Path], count: int, number: int) -> Pieces:
+def _reduce(spills: list[Path], count: int, number: int, job: Job) -> Pieces:
     """Merge the states of a range of hashes, and decode them."""
     found = []
     for file in spills:
@@ -114,32 +107,9 @@ def _reduce(job: Job, spills: list[Path], count: int, number: int) -> Pieces:
     yield "parquet", job.reduce(states) if states else job.result.empty_table(), 0
 
 
-def _split_whole(table: Any, by: str) -> tuple[Any, Any]:
-    """Rows of small sets that are whole in a table, and the others, which need states.
-
-    The least and the largest set may have rows elsewhere. Sets with many members are pooled in float64.
-    """
-    compute, names = arrow().compute, table[by]
-    if names.null_count:
-        return table[:0], table
-    if not compute.all(compute.less_equal(names[:-1], names[1:])).as_py():
-        table = table.sort_by(by)
-        names = table[by]
-    changes = compute.not_equal(names[:-1], names[1:]).to_numpy()
-    ends = np.concatenate([[0], np.flatnonzero(changes) + 1, [len(names)]])
-    sizes = np.diff(ends)
-    small = sizes <= SMALL
-    small[[0, -1]] = False
-    places = np.flatnonzero(small)
-    if len(places) and small[places[0] : places[-1] + 1].all():
-        start, stop = ends[places[0]], ends[places[-1] + 1]
-        return table[start:stop], arrow().concat_tables([table[:start], table[stop:]])
-    chosen = np.repeat(small, sizes)
-    return table.filter(arrow().array(chosen)), table.filter(arrow().array(~chosen))
-
-
-def _step(job: Job, folder: Path, names: list[str], function: Callable[[int], Pieces], number: int) -> dict[str, Any]:
+def _step(job: Job, folder: Path, item: tuple[str, Callable[[Job], Pieces]]) -> dict[str, Any]:
     """Write the results and the states of a step as files, 64 MB each; states are merged while they are few."""
+    name, function = item
     facts: dict[str, Any] = {"sets": 0, "members": 0, "files": {}}
     held: dict[str, list[Any]] = {"parquet": [], "arrow": []}
 
@@ -154,7 +124,7 @@ def _step(job: Job, folder: Path, names: list[str], function: Callable[[int], Pi
             return
         if kind == "arrow":
             table = table.append_column(_HASH, arrow().array(hashes(table.column(0))))
-        file = folder / f"{names[number]}-{len(facts['files'])}.{kind}"
+        file = folder / f"{name}-{len(facts['files'])}.{kind}"
         temporary = file.with_name(f".{os.getpid()}-{file.name}")
         open_file = parquet_writer if kind == "parquet" else arrow().ipc.new_file
         with open_file(temporary, table.schema) as sink:
@@ -162,7 +132,7 @@ def _step(job: Job, folder: Path, names: list[str], function: Callable[[int], Pi
         facts["files"][file.name] = _checksum(temporary)
         temporary.rename(file)
 
-    for kind, table, members in function(number):
+    for kind, table, members in function(job):
         facts["sets"] += len(table.column(0).unique()) if kind == "parquet" else 0  # never in two tables
         facts["members"] += members
         held[kind].append(table.cast(job.result) if kind == "parquet" else table)
@@ -188,11 +158,13 @@ class _Steps(dict[str, dict[str, Any]]):
             except (OSError, ValueError):  # ValueError: a line that was cut off
                 continue
 
-    def add(self, name: str, facts: dict[str, Any]) -> None:
-        """Record a finished step."""
-        self[name] = facts
-        with self.file.open("a") as file:
-            file.write("\n" + json.dumps({"step": name, **facts}))
+    def do(self, wanted: dict[str, Any], processes: Processes) -> Iterator[str]:
+        """Do and record the steps that are not finished."""
+        for (name, _), facts in processes.map([item for item in wanted.items() if item[0] not in self]):
+            self[name] = facts
+            with self.file.open("a") as file:
+                file.write("\n" + json.dumps({"step": name, **facts}))
+            yield name
 
 
 def _checksum(file: Path) -> list[int]:

@@ -5,114 +5,83 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-import tempfile
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
-from multiprocessing import connection, forkserver
-from pathlib import Path
+from multiprocessing import connection
 from typing import Any
 
 import torch
 
 from ..train.process import keep_memory
 
-PATIENCE = 5  # times in a row that processes may die before an item is finished
-_function: tuple[str, Any] = "", None  # of this process
+PATIENCE = 20  # processes that may die of one item
+_function: Any = None  # of a worker process, pickled until its first item
 
 
 class Processes:
-    """Processes of this machine, by default one per core: this one, which works while the others start, and others."""
+    """Processes that apply a function to items: this one, which works while the others start, and `count` - 1 others.
 
-    def __init__(self, count: int | None) -> None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self.count = count or cores
-        self.pool: ProcessPoolExecutor | None = None
-        # Not pyarrow: its allocator starts a thread when it is imported, and a process forked beside a thread may wait
-        # for ever for a lock that the thread held.
+    Each of the others is served by a thread of this one, which waits for its results and replaces it when it dies.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], count: int) -> None:
+        self.function, self.count = function, count
+        self.threads = ThreadPoolExecutor(max(count - 1, 1))
+        self.own, self.pools = threading.local(), list[ProcessPoolExecutor]()
+        # A server that has imported what they need starts them. It must not import pyarrow, whose allocator starts a
+        # thread: a process forked beside a thread may wait for ever for a lock that the thread held.
         served = "forkserver" in multiprocessing.get_all_start_methods()
         self.context: Any = multiprocessing.get_context("forkserver" if served else "spawn")
         if served:
             self.context.set_forkserver_preload(["deepsets.distributed", "numba"])
 
-    def prepare(self) -> None:
-        """Start the server of the processes, which imports what they need, beside this process."""
-        if self.count > 1 and self.context.get_start_method() == "forkserver":
-            forkserver.ensure_running()
-
-    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    def map(self, items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
         """Yield items with `function(item)`, as they are finished. What a dead process had begun is done again."""
-        others = min(self.count, len(items)) - 1
-        if others < 1:
-            yield from ((item, function(item)) for item in items)
+        if self.count < 2 or len(items) < 2:
+            yield from ((item, self.function(item)) for item in items)
             return
-        waiting, again, running, broken = deque(items), deque[Any](), dict[Future[Any], Any](), 0
-        lock, threads = threading.RLock(), torch.get_num_threads()
-
-        def feed() -> None:
-            with lock:
-                while (waiting or again) and sum(not future.done() for future in running) < others:
-                    future = self._submit(path, (again or waiting)[0])
-                    running[future] = (again or waiting).popleft()
-                    future.add_done_callback(feed_again)
-
-        def feed_again(future: Future[Any]) -> None:
-            """Called in a thread of the pool, while this one works on an item."""
-            if not future.cancelled() and future.exception() is None:
-                with suppress(RuntimeError):  # the pool is broken or closed, which the main loop finds
-                    feed()
-
-        with tempfile.TemporaryDirectory(prefix="deepsets-") as folder:
-            path = Path(folder) / "function"
-            path.write_bytes(pickle.dumps(function))  # read once in each process, not sent with each item
-            torch.set_num_threads(1)
-            try:
-                while waiting or again or running:
-                    try:
-                        feed()
-                        with lock:
-                            mine = [waiting.popleft()] if waiting else []
-                        for item in mine:
-                            yield item, function(item)
-                            broken = 0
-                        for future in wait(list(running), 0 if waiting else None, FIRST_COMPLETED).done:
-                            result = future.result()
-                            with lock:
-                                item = running.pop(future)
-                            yield item, result
-                            broken = 0
-                    except BrokenProcessPool:
-                        with lock:
-                            again += running.values()
-                            running.clear()
-                        broken += 1
-                        self.close()
-                        if broken == PATIENCE:
-                            raise RuntimeError(
-                                f"worker processes died {PATIENCE} times without finishing any part that they had "
-                                f"begun ({len(again)} of them): is there enough memory? Fewer workers need less."
-                            ) from None
-            finally:
-                waiting.clear()
-                again.clear()
-                torch.set_num_threads(threads)
+        waiting, threads = {self.threads.submit(self._elsewhere, item): item for item in items}, torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            mine = list(waiting)
+            while waiting:
+                future = mine.pop() if mine else None  # the others begin at the other end
+                if future in waiting and future.cancel():
+                    item = waiting.pop(future)
+                    yield item, self.function(item)
+                for done in wait(waiting, 0 if mine else None, FIRST_COMPLETED).done:
+                    yield waiting.pop(done), done.result()
+        finally:
+            for future in waiting:
+                future.cancel()
+            torch.set_num_threads(threads)
 
     def close(self) -> None:
         """End the processes."""
-        if self.pool is not None:
-            self.pool.shutdown(wait=True, cancel_futures=True)
-            self.pool = None
+        self.threads.shutdown()
+        for pool in self.pools:
+            pool.shutdown()
 
-    def _submit(self, path: Path, item: Any) -> Future[Any]:
-        if self.pool is None:
-            self.pool = ProcessPoolExecutor(self.count - 1, self.context, initializer=_begin)
-        return self.pool.submit(_call, str(path), item)
+    def _elsewhere(self, item: Any) -> Any:
+        for _ in range(PATIENCE):
+            if not hasattr(self.own, "pool"):
+                function = pickle.dumps(self.function)  # sent once, not with each item
+                self.own.pool = ProcessPoolExecutor(1, self.context, initializer=_begin, initargs=(function,))
+                self.pools.append(self.own.pool)
+            try:
+                return self.own.pool.submit(_call, item).result()
+            except BrokenProcessPool:
+                del self.own.pool
+        raise RuntimeError(
+            f"{PATIENCE} worker processes died of the same part: is there enough memory? Fewer workers need less."
+        )
 
 
-def _begin() -> None:
+def _begin(function: bytes) -> None:
+    global _function  # noqa: PLW0603
+    _function = function
     torch.set_num_threads(1)
     keep_memory()  # a third of the time of phi and pooling went into pages that came and went with every batch
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -126,8 +95,8 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _call(path: str, item: Any) -> Any:
-    global _function  # noqa: PLW0603  # read once for all items of a run
-    if _function[0] != path:
-        _function = path, pickle.loads(Path(path).read_bytes())
-    return _function[1](item)
+def _call(item: Any) -> Any:
+    global _function  # noqa: PLW0603
+    if isinstance(_function, bytes):  # not at the start, where an error would end the process
+        _function = pickle.loads(_function)
+    return _function(item)

@@ -27,9 +27,6 @@ class Ray:
             raise ImportError("the engine ray needs Ray: pip install 'deepsets[ray]'.") from None
         self.ray, self.workers, self.address = ray, workers, address
 
-    def prepare(self, input: Input) -> None:
-        """Do nothing: the cluster starts with the job."""
-
     def run(self, job: Job, progress: Any = None) -> dict[str, Any]:
         """Run a job."""
         with self._connected(progress is not None) as cpus, staged(job) as (folder, facts):

@@ -33,9 +33,6 @@ class Spark:
             raise ImportError(f"the engine spark needs PySpark 4 or later, found {pyspark.__version__}.")
         self.workers, self.address = workers, address
 
-    def prepare(self, input: Input) -> None:
-        """Do nothing: the cluster starts with the job."""
-
     def run(self, job: Job, progress: Any = None) -> dict[str, Any]:
         """Run a job."""
         with self._session(progress is not None) as spark, staged(job) as (folder, facts):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import deepsets
 from deepsets import distributed, nn
-from deepsets.distributed import local
+from deepsets.distributed import functions, local
 from deepsets.estimators import MemberRegressor, SetClassifier, SetRegressor
 from deepsets.io import row_groups
 from tests.deepsets.cli.commands import run
@@ -109,7 +109,7 @@ def test_states_beyond_the_limit_of_memory_are_spilled_and_merged_by_hash(tmp_pa
     monkeypatch.setattr(row_groups, "READ", 100)
     seen = []
 
-    def look(_):
+    def look(*_):
         seen.append(len(list((tmp_path / "out.parts").glob("map-*.arrow"))))
 
     distributed.predict(net, shards(frame, tmp_path / "rows"), tmp_path / "out", by="box", engine=ALONE, progress=look)
@@ -275,14 +275,14 @@ def test_sorted_sets_are_answered_at_once_and_others_by_their_states(named, tmp_
     monkeypatch.setattr(row_groups, "TABLE", 1200)
     monkeypatch.setattr(row_groups, "READ", 60)
     answered = []
-    whole = local._split_whole
+    whole = functions._predict
 
     def spy(*args):
         found = whole(*args)
-        answered.append(found[0]["box"].unique())
+        answered.append(found["box"].unique())
         return found
 
-    monkeypatch.setattr(local, "_split_whole", spy)
+    monkeypatch.setattr(functions, "_predict", spy)
     swapped = frame.take([*range(300), *range(599, 299, -1)])
     mixed = frame.sample(frac=1, random_state=0)
     for table, least, most in ((frame, 50, 85), (swapped, 0, 60), (mixed, 0, 0)):
