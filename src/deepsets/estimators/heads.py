@@ -14,13 +14,14 @@ from torch import Tensor
 from ..nn import DeepSet, Pooling, leave_one_out
 from ..nn.pooling import Parts
 from ..sets import Sets
+from ..train.checkpoint import load_weights
 from .blend import Folds, blend_weights, fit_temperature
 from .deep import Plan, build
 from .encoder import ColumnEncoder
 from .layout import Members
 from .linear import LinearHead, bag_matrix, choose_blocks, fit_linear
 from .network import SetNetworks
-from .state import bounded, load_weights, under
+from .state import bounded, under
 from .summaries import Summaries, SummaryPooling
 from .task import Kind, Task, link, sharpen
 from .trees import MOST_BOOSTED, TreeEnsemble, fit_boosting, fit_forest

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from ..sets import Sets
 from ..train import Batch, seeded, split_rows, train
+from ..train.checkpoint import load_weights
 from .base import TableEstimator
 from .columns import Columns
 from .deep import one_thread
 from .layout import Members, cuts
 from .network import MemberNetworks
-from .state import bounded, load_weights, under
+from .state import bounded, under
 from .targets import set_weights
 
 

@@ -10,24 +10,6 @@ import torch
 _DTYPES = ("object", "b", "U", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 
 
-def load_weights(network: torch.nn.Module, tensors: dict[str, torch.Tensor]) -> None:
-    """Fill a network that was built on the meta device; ValueError where names, shapes or types differ."""
-    wanted = network.state_dict()
-    for name in sorted(set(wanted) ^ set(tensors)):
-        where = f"lack the tensor {name!r}" if name in wanted else f"have a tensor {name!r} that is not expected"
-        raise ValueError(f"the weights {where}.")
-    for name, tensor in tensors.items():
-        if (tensor.shape, tensor.dtype) != (wanted[name].shape, wanted[name].dtype):
-            raise ValueError(
-                f"the weights {name!r} have shape {tuple(tensor.shape)} of {tensor.dtype}, "
-                f"wanted {tuple(wanted[name].shape)} of {wanted[name].dtype}."
-            )
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise ValueError(f"the weights {name!r} are not finite.")
-    network.load_state_dict({name: tensor.clone() for name, tensor in tensors.items()}, assign=True)
-    network.requires_grad_(True).eval()
-
-
 def bounded(value: Any, name: str, most: int, least: int = 1) -> int:
     """A whole number of a model file, refused where it is out of range."""
     if type(value) is not int or not least <= value <= most:

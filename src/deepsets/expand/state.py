@@ -9,6 +9,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
+from ..train.checkpoint import load_weights
+
 _SPARSE = ("data", "indices", "indptr", "shape")
 _NETWORK = "network_"
 
@@ -82,14 +84,5 @@ def _network(model: Any, tensors: dict[str, Tensor]) -> nn.Module:
             network: nn.Module = model.new_network()
     except (TypeError, ValueError, RuntimeError, AttributeError, OverflowError) as error:
         raise ValueError(f"the settings describe no network that can be built: {error}.") from None
-    wanted = network.state_dict()
-    for name in sorted(set(wanted) ^ set(tensors)):
-        raise ValueError(f"the weights {'lack' if name in wanted else 'have an unexpected'} tensor {name!r}.")
-    for name, tensor in tensors.items():
-        if (tensor.shape, tensor.dtype) != (wanted[name].shape, wanted[name].dtype):
-            raise ValueError(
-                f"the tensor {name!r} has shape {tuple(tensor.shape)} of {tensor.dtype}, wanted "
-                f"{tuple(wanted[name].shape)} of {wanted[name].dtype}."
-            )
-    network.load_state_dict(tensors, assign=True)
-    return network.eval()
+    load_weights(network, tensors)
+    return network

@@ -1,4 +1,7 @@
-"""Poolings, layers and models on sets: plain `torch.nn.Module`s, for any training code."""
+"""Poolings, layers and models on sets: plain `torch.nn.Module`s, for any training code.
+
+Those with parameters take `device` and `dtype` as keyword arguments, as the modules of torch do.
+"""
 
 from .attention import InducedSetAttention, SetAttention
 from .attention_pooling import GatedAttentionPooling, SeedAttentionPooling

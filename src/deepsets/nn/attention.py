@@ -83,8 +83,6 @@ class SetAttention(_Attention):
         Size of each member.
     num_heads : int, default=4
         Number of heads; a divisor of `features`.
-    **factory
-        `device` and `dtype` of the parameters.
 
     Shape
     -----
@@ -121,9 +119,7 @@ class InducedSetAttention(_Attention):
     num_inducing_points : int, default=16
         Number of summaries k.
     num_heads : int, default=4
-        Number of heads; a divisor of `features`.
-    **factory
-        `device` and `dtype` of the parameters.
+        As for :class:`SetAttention`.
 
     Shape
     -----

@@ -63,12 +63,8 @@ class GatedAttentionPooling(_SoftmaxPooling):
 
     Parameters
     ----------
-    features : int
-        Size of each member.
-    hidden : int, default=64
-        Rows of V and U.
-    **factory
-        `device` and `dtype` of the parameters.
+    features, hidden : int
+        Size of each member, and rows of V and U (64).
 
     Shape
     -----
@@ -115,8 +111,6 @@ class SeedAttentionPooling(_SoftmaxPooling):
         Number of seed vectors k.
     num_heads : int, default=4
         Number of heads; a divisor of `features`.
-    **factory
-        `device` and `dtype` of the parameters.
 
     Shape
     -----

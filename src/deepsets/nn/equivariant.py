@@ -36,8 +36,6 @@ class Equivariant(SetLayer):
         - "channel": $λ ⊙ x_i + γ ⊙ \mathrm{pool}(x)$, two numbers per channel: Lemma 3 itself when pool is "sum".
     activation : {"tanh", "relu", "elu"}, optional
         Nonlinearity of the output, applied in place; None leaves the layer linear.
-    **factory
-        `device` and `dtype` of the parameters.
 
     Shape
     -----
@@ -136,8 +134,6 @@ class EquivariantBlock(SetLayer):
         How the members of a set are summarised; see :func:`pooling`.
     dropout : float, default=0.0
         Probability of dropping a channel; see :class:`SetDropout`.
-    **factory
-        `device` and `dtype` of the parameters.
 
     Shape
     -----

@@ -153,19 +153,12 @@ def segment_max(values: Tensor, sets: Sets) -> Tensor:
 
 
 def segment_min(values: Tensor, sets: Sets) -> Tensor:
-    """Take the smallest value of each channel over the members of each set; otherwise as :func:`segment_max`.
+    """Take the smallest value of each channel over the members of each set.
 
     Parameters
     ----------
-    values : Tensor of shape (N, D)
-        Features of the members, in the order of the members (without element ids).
-    sets : Sets
-        The layout.
-
-    Returns
-    -------
-    Tensor of shape (B, D)
-        The minima; 0 for an empty set.
+    values, sets : Tensor of shape (N, D), Sets
+        As for :func:`segment_max`, and so are ties and empty sets.
     """
     return _extremum(values, sets, -1)
 

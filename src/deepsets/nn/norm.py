@@ -36,8 +36,6 @@ class SetNorm(SetLayer):
         Size of each member.
     eps : float, default=1e-5
         Added to the variance.
-    **factory
-        `device` and `dtype` of the parameters.
 
     Shape
     -----
@@ -93,7 +91,7 @@ class Standardize(SetLayer):
     Parameters
     ----------
     eps : float, default=1e-6
-        Added to the variance.
+        As for :class:`SetNorm`.
 
     Shape
     -----

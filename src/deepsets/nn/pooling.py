@@ -246,8 +246,6 @@ def pooling(spec: PoolSpec, width: int | None = None, **factory: Unpack[Factory]
         "sum", "mean", "sqrt", "std", "max", "min", "logsumexp", "gated", "seeds" or "sorted".
     width : int, optional
         Features of a member, needed by poolings with parameters ("gated", "seeds", "sorted").
-    **factory
-        `device` and `dtype` of their parameters.
 
     Returns
     -------

@@ -181,12 +181,7 @@ class MaxPooling(_Extreme):
 
 @named("min")
 class MinPooling(_Extreme):
-    r"""Minimum of every channel, $\min_i x_i$; 0 for an empty set. Members that tie share the gradient.
-
-    Shape
-    -----
-    Sets with values (N, D) -> (B, D).
-    """
+    r"""Minimum of every channel, $\min_i x_i$; otherwise as :class:`MaxPooling`."""
 
     sign = -1
 

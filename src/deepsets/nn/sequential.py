@@ -137,8 +137,6 @@ def mlp(
         Class of the activation.
     dropout : float, default=0.0
         Probability of dropout after each activation.
-    **factory
-        `device` and `dtype` of the parameters.
 
     Returns
     -------

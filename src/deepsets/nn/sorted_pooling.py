@@ -91,8 +91,6 @@ class SortPooling(Pooling):
         Size of each member.
     knots : int, default=20
         Number of knots of f, at least 2.
-    **factory
-        `device` and `dtype` of the parameters.
 
     Shape
     -----

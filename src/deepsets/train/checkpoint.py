@@ -13,7 +13,7 @@ from typing import Any
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..files import atomic_path
 
@@ -112,6 +112,24 @@ def checkpoint_seed(folder: str | Path) -> int | None:
         warnings.simplefilter("ignore")  # the training that resumes warns of a damaged checkpoint
         content, _ = load_latest(Path(folder))
     return None if content is None else int(content[1]["identity"]["seed"])
+
+
+def load_weights(network: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Fill a network that was built on the meta device; ValueError where names, shapes or types differ."""
+    wanted = network.state_dict()
+    for name in sorted(set(wanted) ^ set(tensors)):
+        where = f"lack the tensor {name!r}" if name in wanted else f"have a tensor {name!r} that is not expected"
+        raise ValueError(f"the weights {where}.")
+    for name, tensor in tensors.items():
+        if (tensor.shape, tensor.dtype) != (wanted[name].shape, wanted[name].dtype):
+            raise ValueError(
+                f"the weights {name!r} have shape {tuple(tensor.shape)} of {tensor.dtype}, "
+                f"wanted {tuple(wanted[name].shape)} of {wanted[name].dtype}."
+            )
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise ValueError(f"the weights {name!r} are not finite.")
+    network.load_state_dict({name: tensor.clone() for name, tensor in tensors.items()}, assign=True)
+    network.requires_grad_(True).eval()
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Content:
