@@ -45,10 +45,8 @@ class BlendedExpander(BaseExpander):
     negatives : int, default=60
         About so many of the best negatives of each query are all used; of those behind them, the one at rank r with
         probability negatives / r (and a weight that makes up for it).
-    width, dropout : int, float, default=128, 0.1
-        Of the network's two hidden layers (the second is half as wide).
-    epochs, batch_size, learning_rate, weight_decay
-        See `deepsets.train.train`.
+    epochs : int, default=8
+        Passes over the queries.
     random_state : int, default=0
         The seed.
 
@@ -72,12 +70,7 @@ class BlendedExpander(BaseExpander):
         head: float | None = None,
         queries_per_set: int = 4,
         negatives: int = 60,
-        width: int = 128,
-        dropout: float = 0.1,
         epochs: int = 8,
-        batch_size: int = 16,
-        learning_rate: float = 3e-3,
-        weight_decay: float = 0.01,
         random_state: int = 0,
     ) -> None:
         self.vectors = vectors
@@ -85,12 +78,7 @@ class BlendedExpander(BaseExpander):
         self.head = head
         self.queries_per_set = queries_per_set
         self.negatives = negatives
-        self.width = width
-        self.dropout = dropout
         self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
         self.random_state = random_state
 
     def _fit(self, sets: Sets, z: np.ndarray | None, validation: Validation) -> None:
@@ -134,9 +122,9 @@ class BlendedExpander(BaseExpander):
             _membership_loss,
             Batch(Sets.from_list(drawn)),
             epochs=self.epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
+            batch_size=16,
+            learning_rate=3e-3,
+            weight_decay=0.01,
             warmup=0.1,
             validation=Batch(Sets.from_list(kept)) if kept else None,
             seed=self.random_state,
@@ -164,7 +152,7 @@ class BlendedExpander(BaseExpander):
 
     def new_network(self) -> nn.Sequential:
         """Build the untrained network."""
-        layers = mlp(self.n_evidence_, self.width, max(self.width // 2, 1), 1, activation=nn.SiLU, dropout=self.dropout)
+        layers = mlp(self.n_evidence_, 128, 64, 1, activation=nn.SiLU, dropout=0.1)
         return nn.Sequential(FeatureScaler(self.n_evidence_), nn.Hardtanh(-6, 6), *layers)
 
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:

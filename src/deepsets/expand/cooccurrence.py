@@ -42,16 +42,9 @@ class Popularity(BaseExpander):
 
 
 class ItemItem(BaseExpander):
-    r"""Score elements by how often they occur in sets with the members of the query.
+    r"""Score elements by how often they occur in sets with the members of the query: the cosine.
 
-    :math:`s(x|X) = \sum_m n_{x m} / (n_x^{a} n_m^{1 - a} + h)`, where n counts sets; a = 1/2 is the cosine.
-
-    Parameters
-    ----------
-    exponent : float, default=0.5
-        a; smaller values prefer popular elements.
-    shrinkage : float, default=0.0
-        h; larger values trust rare elements less.
+    :math:`s(x|X) = \sum_m n_{x m} / \sqrt{n_x n_m}`, where n counts sets.
 
     Examples
     --------
@@ -61,32 +54,13 @@ class ItemItem(BaseExpander):
 
     """
 
-    def __init__(self, exponent: float = 0.5, shrinkage: float = 0.0) -> None:
-        self.exponent = exponent
-        self.shrinkage = shrinkage
-
     def _fit(self, sets: Sets, z: np.ndarray | None, validation: Validation) -> None:
         self.table_ = membership(sets, len(self.vocabulary_))
-        self._after_load()
-
-    def _after_load(self) -> None:
-        super()._after_load()
-        if hasattr(self, "table_"):
-            self._sets = sp.csr_array(self.table_.T)
-            self._counts = np.maximum(np.diff(self.table_.indptr), 1).astype(np.float32)
 
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
-        out = np.empty((len(queries), len(self.vocabulary_)), np.float32)
-        for row, query in zip(out, queries, strict=True):
-            if self.shrinkage:
-                together = sp.csr_array(self.table_[query] @ self._sets)  # (n, V) common sets
-                of = np.repeat(self._counts[query], np.diff(together.indptr)) ** (1 - self.exponent)
-                weights = together.data / (self._counts[together.indices] ** self.exponent * of + self.shrinkage)
-                row[:] = np.bincount(together.indices, weights, minlength=len(row))
-            else:
-                each = self.table_[query].T @ (self._counts[query] ** (self.exponent - 1))  # (B,) weights of sets
-                row[:] = (self.table_ @ each) / self._counts**self.exponent
-        return out
+        scale = np.maximum(np.diff(self.table_.indptr), 1).astype(np.float32) ** -0.5
+        of_sets = [self.table_[query].T @ scale[query] for query in queries]  # (B,) weights of the sets
+        return np.stack([(self.table_ @ each) * scale for each in of_sets])
 
 
 class EASE(BaseExpander):

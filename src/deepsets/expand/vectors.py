@@ -17,8 +17,8 @@ from .vocabulary import as_dense, read_items
 class NearestVectors(BaseExpander):
     r"""Cosine similarity to the sum of the query's vectors (w2v-Near of section 4.2).
 
-    :math:`s(x|X) = \cos(v_x, Σ_m v_{x_m})`. Elements without a vector add nothing to a query and are scored last
-    (-inf), in the order of the vocabulary. For a query of such elements alone all others score 0.
+    :math:`s(x|X) = \cos(v_x, Σ_m v_{x_m})`, with vectors of length 1. Elements without a vector add nothing to a query
+    and are scored last (-inf), in the order of the vocabulary. For a query of such elements alone all others score 0.
 
     Parameters
     ----------
@@ -28,8 +28,6 @@ class NearestVectors(BaseExpander):
         Subtract the mean of the vectors of the vocabulary.
     components : int, default=2
         Number of first principal directions to remove: in word vectors they express frequency, not meaning.
-    normalize : bool, default=True
-        Scale every vector to length 1 before those of the query are added.
 
     Examples
     --------
@@ -42,13 +40,10 @@ class NearestVectors(BaseExpander):
     _needs_sets = False
     not_saved = ("vectors",)
 
-    def __init__(
-        self, vectors: Any = None, *, center: bool = True, components: int = 2, normalize: bool = True
-    ) -> None:
+    def __init__(self, vectors: Any = None, *, center: bool = True, components: int = 2) -> None:
         self.vectors = vectors
         self.center = center
         self.components = components
-        self.normalize = normalize
 
     def _default_vocabulary(self) -> list[Any]:
         return [] if self.vectors is None else read_vectors(self.vectors)[0]
@@ -84,8 +79,6 @@ class NearestVectors(BaseExpander):
 
     def _score_table(self, queries: list[Members], rows: np.ndarray, known: np.ndarray) -> np.ndarray:
         out = unit(np.stack([self._vectors(query).sum(0) for query in queries])) @ rows.T
-        if not self.normalize:
-            out /= np.maximum(np.linalg.norm(rows, axis=1), np.finfo(rows.dtype).tiny)
         out[:, ~known] = -np.inf
         return out
 
@@ -94,8 +87,7 @@ class NearestVectors(BaseExpander):
 
     def _prepare(self, rows: np.ndarray) -> np.ndarray:
         rows = rows - self.mean_
-        rows = rows - (rows @ self.directions_) @ self.directions_.T
-        return unit(rows) if self.normalize else rows
+        return unit(rows - (rows @ self.directions_) @ self.directions_.T)
 
 
 def read_vectors(vectors: Any) -> tuple[list[Any], np.ndarray]:

@@ -26,6 +26,9 @@ CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 
 # Settings of one training on one machine, not of the model. They are never written, and never obeyed when read.
 NOT_KEPT = ("checkpoint_dir", "verbose", "on_epoch")
+# Settings that expanders had before, in folders that use the value which is fixed now.
+_EARLIER = {"normalize": True, "exponent": 0.5, "shrinkage": 0.0, "width": 128, "dropout": 0.1, "batch_size": 16}
+_EARLIER |= {"learning_rate": 3e-3, "weight_decay": 0.01}
 _EXAMPLES = {"number": 0.0, "category": "x", "datetime": datetime.datetime(2000, 1, 1)}
 
 
@@ -344,6 +347,9 @@ def _unfitted(config: dict[str, Any]) -> Any:
     defaults = model.get_params(deep=False)
     params = dict(config["params"])
     for name, value in sorted(params.items()):
+        if name not in defaults and name in _EARLIER and value == _EARLIER[name]:
+            del params[name]
+            continue
         if name not in defaults or name in NOT_KEPT:
             raise ModelFolderError(f"its config.json sets {name!r:.100}, which is no setting of a model folder.")
         if isinstance(value, float) and not math.isfinite(value):

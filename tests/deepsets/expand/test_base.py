@@ -38,7 +38,7 @@ MAKE = {
     "bayes, beta": lambda: BayesianSets("beta").fit(items=(WORDS, (VECTORS > 1).astype(int))),
     "bayes, gauss": lambda: BayesianSets("gauss", strength=10).fit(items=ITEMS),
     "nearest": lambda: NearestVectors(ITEMS, components=0).fit(SETS, vocabulary=WORDS),
-    "nearest, items": lambda: NearestVectors(components=0, normalize=False).fit(items=ITEMS),
+    "nearest, items": lambda: NearestVectors(components=0).fit(items=ITEMS),
     "random": lambda: RandomExpander().fit(SETS, vocabulary=WORDS),
     "sum": lambda: SetExpander(**QUICK).fit(SETS, vocabulary=WORDS),
     "max": lambda: SetExpander("max", **QUICK).fit(SETS, vocabulary=WORDS),

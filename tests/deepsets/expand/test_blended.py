@@ -62,7 +62,7 @@ def fitted():
     vectors = np.concatenate([np.eye(4)[i // 10][None] * 2 + rng.normal(size=(1, 4)) * 0.5 for i in range(40)])
     sets = [[WORDS[i] for i in rng.choice(10, 6, replace=False) + 10 * (t % 4)] for t in range(24)]
     pair = WORDS[:36], vectors[:36].astype(np.float32)
-    expander = BlendedExpander(vectors=pair, epochs=12, width=32, random_state=3)
+    expander = BlendedExpander(vectors=pair, epochs=12, random_state=3)
     return expander.fit(sets, vocabulary=WORDS, validation=sets[:2])
 
 

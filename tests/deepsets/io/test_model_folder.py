@@ -24,7 +24,7 @@ from deepsets.estimators import (
     SetRegressor,
     SupportDistributionMachine,
 )
-from deepsets.expand import Popularity
+from deepsets.expand import NearestVectors, Popularity
 from deepsets.files import locked
 from deepsets.io.model_folder import checksum, model_identity
 
@@ -328,6 +328,15 @@ def test_damaged_and_foreign_configs_are_errors(folder, text, match):
 def test_changed_configs_are_errors(folder, entries, match):
     change(folder, **entries)
     refused(folder, match)
+
+
+def test_a_setting_of_earlier_versions_is_read_if_it_has_the_value_that_is_fixed_now(tmp_path):
+    near = NearestVectors({"oak": [1.0, 0.0], "elm": [0.9, 0.1], "lion": [0.0, 1.0]}, components=0).fit()
+    folder = deepsets.save(near, tmp_path / "near")
+    change(folder, params={"normalize": True})
+    np.testing.assert_array_equal(deepsets.load(folder).score(["oak"]), near.score(["oak"]))
+    change(folder, params={"normalize": False})
+    refused(folder, "sets 'normalize', which is no setting")
 
 
 def test_a_config_changed_by_hand_is_an_error(folder):
