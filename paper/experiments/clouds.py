@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-import torch
 from torch import nn
 
 from deepsets.nn import DeepSet
@@ -21,14 +20,15 @@ from .clouds_training import (
     Recipe,
     SetNet,
     accuracy,
-    any_size,
     fading,
     nearly_whole,
     pooling_only,
     published,
     quick,
+    sparse,
     train,
     turned,
+    up_to_2500,
 )
 
 
@@ -81,7 +81,7 @@ def _network(build: Callable[..., nn.Module], full: bool, part: str) -> nn.Modul
 
 
 PUBLISHED = Recipe(published, epochs=80, rate=3e-3, optimizer=MuonAdamW)
-LARGE = Recipe(partial(published, width=512), epochs=40, rate=5e-4, moves=turned, optimizer=torch.optim.Adamax)
+LARGE = replace(PUBLISHED, build=partial(published, width=512), epochs=36, moves=turned, sizes=sparse)
 MODERN = partial(Recipe, rate=6e-3, weight_decay=0.05, smoothing=0.2, moves=fading, average=0.998, optimizer=MuonAdamW)
 
 EXPERIMENT = Experiment(
@@ -93,7 +93,7 @@ EXPERIMENT = Experiment(
         "Pooling only": method({1000: replace(PUBLISHED, build=pooling_only)}),
         "KNN graph": method({1000: Recipe(DescribedGraphNet, epochs=10, sizes=nearly_whole)}),
         "KNN graph, today": method({1000: MODERN(EdgeNet, epochs=20, sizes=nearly_whole)}),
-        "Ours": method({1000: MODERN(SetNet, epochs=80, sizes=any_size, also=(100, 5000), votes=8)}),
+        "Ours": method({1000: MODERN(SetNet, epochs=80, sizes=up_to_2500, also=(100, 5000), votes=8)}),
     },
     parts=parts,
     published={

@@ -119,8 +119,8 @@ def stretched(batch: Tensor, strength: float = 0.4) -> Tensor:
 
 
 def turned(batch: Tensor, done: float = 0.0) -> Tensor:
-    """The paper's transformations: turned about the z-axis, scaled by U(0.8, 1/0.8); (B, n, 3)."""
-    angle = torch.rand(len(batch)) * 2 * torch.pi
+    """Turn clouds about the z-axis, by less and less, and scale them by U(0.8, 1/0.8) as in the paper; (B, n, 3)."""
+    angle = (torch.rand(len(batch)) * 2 - 1) * torch.pi * (1 - done)
     scale = torch.empty(len(batch)).uniform_(0.8, 1 / 0.8)
     cos, sin, zero = scale * angle.cos(), scale * angle.sin(), torch.zeros_like(angle)
     return batch @ torch.stack([cos, sin, zero, -sin, cos, zero, zero, zero, scale], dim=1).view(-1, 3, 3)
@@ -129,6 +129,11 @@ def turned(batch: Tensor, done: float = 0.0) -> Tensor:
 def subset(done: float, most: int) -> int:
     """Return how many points a cloud has in training: few at first, more until 95 %, then all; at least 100."""
     return min(most, max(100, most // 8 if done < 0.6 else most // 4 if done < 0.95 else most))
+
+
+def sparse(done: float, most: int) -> int:
+    """For wide networks: 100 points until 60 %, 200 until 90 %, then 800, at the very end 3,000."""
+    return min(most, 100 if done < 0.6 else 200 if done < 0.9 else 800 if done < 0.985 else 3000)
 
 
 def whole(done: float, most: int) -> int:
@@ -145,6 +150,11 @@ def any_size(done: float, most: int) -> int:
     """For a network that is asked about clouds of any size: 100 points or more, by chance, the largest ones late."""
     top = most // 6 if done < 0.6 else most * 2 // 5 if done < 0.9 else most
     return min(most, round(100 * (max(top, 100) / 100) ** float(torch.rand(()))))
+
+
+def up_to_2500(done: float, most: int) -> int:
+    """The same, and up to 2,500 points in the last steps, for a network that is asked about 5,000 too."""
+    return any_size(done, most if done < 0.96 else 2500)
 
 
 DRAWS = 3  # of the points of each test cloud, over which the accuracy is averaged

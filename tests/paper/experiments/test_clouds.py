@@ -28,6 +28,7 @@ from paper.experiments.clouds_training import (
     published,
     still,
     stretched,
+    sparse,
     subset,
     turned,
 )
@@ -117,7 +118,7 @@ def test_more_points_than_a_cloud_has_are_refused():
 @given(st.floats(0, 1, exclude_max=True), st.sampled_from([100, 300, 1000, 5000]), st.integers(0, 1000))
 def test_a_step_sees_100_points_or_more_and_never_more_than_there_are(done, most, seed):
     torch.manual_seed(seed)
-    sizes = [rule(done, most) for rule in (subset, any_size)]
+    sizes = [rule(done, most) for rule in (subset, any_size, sparse)]
     assert all(100 <= size <= most for size in sizes)
     assert nearly_whole(done, most) in (most // 4, most)
     assert [subset(share, 1000) for share in (0.1, 0.7, 0.97)] == [125, 250, 1000] and subset(0.1, 100) == 100
@@ -165,7 +166,7 @@ def test_points_about_the_z_axis_keep_their_height_and_their_shape():
     assert ((found - cloud * scale[..., None])[..., :2].norm(dim=2).amax(1) > 0.1).all()
 
 
-def test_5000_points_have_a_wider_network_turned_clouds_and_adamax(tmp_path, monkeypatch):
+def test_5000_points_have_a_wider_network_turned_clouds_and_few_points_until_late(tmp_path, monkeypatch):
     monkeypatch.setattr(clouds, "clouds", lambda full, points: generate(train=8, test=2, points=128))
     seen = []
     adamax = type("Adamax", (torch.optim.Adamax,), {"step": lambda self: seen.append(len(self.param_groups))})
@@ -173,7 +174,8 @@ def test_5000_points_have_a_wider_network_turned_clouds_and_adamax(tmp_path, mon
     (row,) = clouds.method({128: recipe})(Trial(True, 0, tmp_path), "surfaces-128").measures
     assert seen == [2] and 0 <= row.value <= 1
     assert {tuple(p.shape) for p in recipe.build(4).parameters() if p.ndim == 2} == {(512, 3), (512, 512), (4, 512)}
-    assert clouds.LARGE.moves is turned and clouds.LARGE.optimizer is torch.optim.Adamax
+    assert clouds.LARGE.moves is turned and clouds.LARGE.optimizer is clouds.MuonAdamW
+    assert [clouds.LARGE.sizes(done, 5000) for done in (0.1, 0.7, 0.95, 0.99)] == [100, 200, 800, 3000]
 
 
 def test_stretching_fades_until_it_is_that_of_the_votes():
