@@ -26,9 +26,9 @@ from paper.experiments.clouds_training import (
     nearly_whole,
     pooling_only,
     published,
+    sparse,
     still,
     stretched,
-    sparse,
     subset,
     turned,
 )
