@@ -20,6 +20,7 @@ from .clouds_training import (
     Recipe,
     SetNet,
     accuracy,
+    any_size,
     fading,
     nearly_whole,
     pooling_only,
@@ -52,7 +53,7 @@ def method(recipes: dict[int, Recipe], look: bool = False) -> Callable[[Trial, s
         trial.keep(model)
         outcome = Outcome([])
         for number in (points, *(n for n in recipe.also if n <= data.x_test.shape[1])):
-            name = part.replace(str(points), str(number))
+            name = part if number == points else f"{part.replace(str(points), str(number))}{' of 5000' * (points == 5000)}"
             outcome.measures.append(Measure(name, "accuracy", accuracy(model, data, number, trial.seed)))
             if recipe.votes:
                 voted = accuracy(model, data, number, trial.seed, recipe.votes)
@@ -81,7 +82,7 @@ def _network(build: Callable[..., nn.Module], full: bool, part: str) -> nn.Modul
 
 
 PUBLISHED = Recipe(published, epochs=80, rate=3e-3, optimizer=MuonAdamW)
-LARGE = replace(PUBLISHED, build=partial(published, width=512), epochs=36, moves=turned, sizes=sparse)
+LARGE = replace(PUBLISHED, build=partial(published, width=512), epochs=20, moves=turned, sizes=sparse)
 MODERN = partial(Recipe, rate=6e-3, weight_decay=0.05, smoothing=0.2, moves=fading, average=0.998, optimizer=MuonAdamW)
 
 EXPERIMENT = Experiment(
@@ -93,7 +94,12 @@ EXPERIMENT = Experiment(
         "Pooling only": method({1000: replace(PUBLISHED, build=pooling_only)}),
         "KNN graph": method({1000: Recipe(DescribedGraphNet, epochs=10, sizes=nearly_whole)}),
         "KNN graph, today": method({1000: MODERN(EdgeNet, epochs=20, sizes=nearly_whole)}),
-        "Ours": method({1000: MODERN(SetNet, epochs=80, sizes=up_to_2500, also=(100, 5000), votes=8)}),
+        "Ours": method(
+            {
+                1000: MODERN(SetNet, epochs=80, sizes=any_size, also=(100,), votes=8),
+                5000: MODERN(SetNet, epochs=48, sizes=up_to_2500, also=(1000, 100), votes=8),
+            }
+        ),
     },
     parts=parts,
     published={

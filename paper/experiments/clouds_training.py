@@ -153,8 +153,8 @@ def any_size(done: float, most: int) -> int:
 
 
 def up_to_2500(done: float, most: int) -> int:
-    """The same, and up to 2,500 points in the last steps, for a network that is asked about 5,000 too."""
-    return any_size(done, most if done < 0.96 else 2500)
+    """As for 1000 points, and up to 2,500 in the last steps, for a network that is asked about 5,000 too."""
+    return any_size(done, min(most, 1000 if done < 0.96 else 2500))
 
 
 DRAWS = 3  # of the points of each test cloud, over which the accuracy is averaged
