@@ -53,7 +53,7 @@ def method(recipes: dict[int, Recipe], look: bool = False) -> Callable[[Trial, s
         trial.keep(model)
         outcome = Outcome([])
         for number in (points, *(n for n in recipe.also if n <= data.x_test.shape[1])):
-            name = part if number == points else f"{part.replace(str(points), str(number))}{' of 5000' * (points == 5000)}"
+            name = part.replace(str(points), str(number)) + " of 5000" * (number < points == 5000)
             outcome.measures.append(Measure(name, "accuracy", accuracy(model, data, number, trial.seed)))
             if recipe.votes:
                 voted = accuracy(model, data, number, trial.seed, recipe.votes)
