@@ -1,7 +1,5 @@
 """Command line of the reproduction: `python -m paper list | run NAME | report`."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import json

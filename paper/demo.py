@@ -1,7 +1,5 @@
 """`make demo`: the paper's experiments in their quick form, on data that needs no download, and the report of them."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

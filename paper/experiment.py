@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import torch
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from .report.scoreboard import Claim, Headline
     from .runner import Record
 
@@ -132,7 +130,7 @@ class Experiment:
     parts: Callable[[bool], Sequence[str]] = lambda full: ("all",)
     seeds: Callable[[bool], Sequence[int]] = lambda full: (0, 1, 2) if full else (0,)
     published: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
-    figures: Mapping[str, Callable[[Sequence[Record]], Figure]] = field(default_factory=dict)
+    figures: Mapping[str, Callable[[Sequence[Record]], Any]] = field(default_factory=dict)
     show_data: Collection[str] = ()
     networks: Mapping[str, Callable[[bool, str], torch.nn.Module]] = field(default_factory=dict)
     headlines: Sequence[Headline] = ()
@@ -154,6 +152,13 @@ class Experiment:
     def _protocol(self, full: bool) -> tuple[str, str]:
         name, found = "Full" if full else "Quick", _prose(NOTES / f"{self.name}.md")[1:]
         return dict(zip(found[::3], zip(found[1::3], found[2::3], strict=True), strict=True))[name]
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty matplotlib figure of this size in inches; matplotlib is imported only here."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 @cache

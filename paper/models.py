@@ -1,7 +1,5 @@
 """Trained models as folders: written by `python -m paper run ... --models FOLDER`, read by `load_model`."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Running an experiment, and the records that runs leave: one JSON per method and seed, complete after every part."""
 
-from __future__ import annotations
-
 import json
 import platform
 import re

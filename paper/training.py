@@ -1,7 +1,5 @@
 """Training on data made at every step, and Muon: what the experiments on images and point clouds share."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping

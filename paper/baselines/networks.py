@@ -1,7 +1,5 @@
 """Networks that the paper compares with: recurrent networks on sequences, convolutions on neighbour graphs."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernel regression on Rényi divergences of sets, estimated by nearest neighbours (Póczos et al. 2012)."""
 
-from __future__ import annotations
-
 from math import lgamma
 from typing import Any
 

@@ -1,9 +1,7 @@
 """Baselines of image tagging, each with `fit(features, tags)` and `scores(features)`, and their metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from scipy import linalg
@@ -116,7 +114,7 @@ class LeastSquares:
     def __init__(self, penalty: float = 0.1, balance: float = 0.0) -> None:
         self.penalty, self.balance = penalty, balance
 
-    def fit(self, features: np.ndarray, tags: np.ndarray) -> LeastSquares:
+    def fit(self, features: np.ndarray, tags: np.ndarray) -> Self:
         """Learn from tagged images."""
         self.scaling = Scaling(features)
         x = self.scaling(features)
@@ -146,7 +144,7 @@ class JEC:
     def __init__(self, neighbours: int = 5) -> None:
         self.neighbours = neighbours
 
-    def fit(self, features: np.ndarray, tags: np.ndarray) -> JEC:
+    def fit(self, features: np.ndarray, tags: np.ndarray) -> Self:
         """Learn from tagged images."""
         self.features, self.tags = features.astype(float), tags.astype(float)
         self.beside = self.tags.T @ self.tags  # (t, t): how many images have both
@@ -177,7 +175,7 @@ class MBRM:
     def __init__(self, width: float = 0.02, smoothing: float = 1000.0) -> None:
         self.width, self.smoothing = width, smoothing
 
-    def fit(self, features: np.ndarray, tags: np.ndarray) -> MBRM:
+    def fit(self, features: np.ndarray, tags: np.ndarray) -> Self:
         """Learn from tagged images."""
         self.features, count = features.astype(float), len(features)
         self.tags = (self.smoothing * tags + tags.sum(0)) / (self.smoothing + count)
@@ -210,7 +208,7 @@ class FastTag:
     def __init__(self, corruption: float = 0.3, agreement: float = 1.0, penalty: float = 0.1, steps: int = 10) -> None:
         self.corruption, self.agreement, self.penalty, self.steps = corruption, agreement, penalty, steps
 
-    def fit(self, features: np.ndarray, tags: np.ndarray) -> FastTag:
+    def fit(self, features: np.ndarray, tags: np.ndarray) -> Self:
         """Learn from tagged images."""
         self.scaling = Scaling(features)
         count, x, y = len(features), self.scaling(features), tags.astype(float)

@@ -1,7 +1,5 @@
 """Readers of the data sets, one module per field, and generators of similar data."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

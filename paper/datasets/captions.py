@@ -1,7 +1,5 @@
 """Tags from captions, as COCO-Tag is built (Deep Sets, appendix F): lemmas without stop words and numbers."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter, defaultdict

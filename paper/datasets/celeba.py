@@ -1,7 +1,5 @@
 """CelebA (Liu et al. 2015): aligned faces with 40 attributes, and sets of images with an odd one out."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

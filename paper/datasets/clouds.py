@@ -1,7 +1,5 @@
 """Point clouds: ModelNet40 (Wu et al. 2015), and samples of eight generated surfaces."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Images of digits, MNIST or scikit-learn's, their deformations, and sets of digits (section 4.1.2)."""
 
-from __future__ import annotations
-
 import gzip
 import math
 from functools import cache

@@ -1,7 +1,5 @@
 """Galaxies in clusters: redMaPPer DR8 (Rykoff et al. 2014), S-PLUS (Werner et al. 2022), and a generator."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Population statistics: samples of Gaussians, and the entropy or mutual information to be learned (section 4.1.1)."""
 
-from __future__ import annotations
-
 import math
 from typing import Literal, get_args
 

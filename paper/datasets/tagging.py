@@ -1,7 +1,5 @@
 """Image tagging: Corel5K, ESPgame, IAPRTC-12.5, COCO-Tag, Flickr8k-Tag, and a generated problem (section 4.2.2)."""
 
-from __future__ import annotations
-
 import gzip
 from collections import defaultdict
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Words: the LDA topics of the paper, GloVe vectors, and generated concept sets (section 4.2.1)."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Sequence

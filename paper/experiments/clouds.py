@@ -1,7 +1,5 @@
 """Classes of point clouds: shapes of ModelNet40 as sets of 1000 or 100 points (section 4.1.3, appendix H)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

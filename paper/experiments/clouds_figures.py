@@ -3,11 +3,9 @@
 A record holds numbers of clouds and points, never the data, whose licence may forbid it: clouds are read again.
 """
 
-from __future__ import annotations
-
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +14,8 @@ from deepsets.nn import DeepSet, SetSequential, Standardize
 from deepsets.sets import Sets
 
 from ..datasets.clouds import Clouds, clouds
+from ..experiment import new_figure
 from ..runner import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SHOWN = 6
 
@@ -73,7 +69,7 @@ def winners(model: DeepSet, cloud: torch.Tensor) -> list[int]:
 Panel = tuple[str, list[tuple[np.ndarray, str]]]  # title, and clouds with their colours
 
 
-def examples(records: Sequence[Record]) -> Figure:
+def examples(records: Sequence[Record]) -> Any:
     """Draw two test clouds of each of some classes."""
     if (data := _data(records)) is None:
         return _draw([])
@@ -82,13 +78,13 @@ def examples(records: Sequence[Record]) -> Figure:
     return _draw([[(data.classes[data.y_test[i]], [(data.x_test[i], "C0")]) for i in row] for row in rows])
 
 
-def units(records: Sequence[Record]) -> Figure:
+def units(records: Sequence[Record]) -> Any:
     """Draw a row for each layer, a cloud for each unit."""
     found = _extra(records).get("units", {})
     return _draw([[(layer, [(_unpack(text), "C0")]) for text in texts] for layer, texts in found.items()])
 
 
-def critical(records: Sequence[Record]) -> Figure:
+def critical(records: Sequence[Record]) -> Any:
     """Draw some test clouds, the points that win the maximum in red."""
     if (data := _data(records)) is None:
         return _draw([])
@@ -99,11 +95,9 @@ def critical(records: Sequence[Record]) -> Figure:
     return _draw([row])
 
 
-def _draw(rows: Sequence[Sequence[Panel]]) -> Figure:
+def _draw(rows: Sequence[Sequence[Panel]]) -> Any:
     """Draw rows of clouds; none means that the data is not available."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(1.6 * SHOWN, 0.2 + 1.7 * max(len(rows), 1)), layout="constrained")
+    figure = new_figure(1.6 * SHOWN, 0.2 + 1.7 * max(len(rows), 1))
     if not rows:
         figure.text(0.5, 0.5, "The clouds are not available: see $DEEPSETS_DATA.", ha="center")
     for row, panels in enumerate(rows):

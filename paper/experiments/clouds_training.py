@@ -1,7 +1,5 @@
 """Networks for point clouds, how they are trained and how they are scored (section 4.1.3, appendix H)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

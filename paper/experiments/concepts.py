@@ -1,10 +1,8 @@
 """Text concept retrieval: from five words of a topic to its other words (section 4.2.1, appendix E)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,14 +10,9 @@ from deepsets.expand import BaseExpander, BayesianSets, BlendedExpander, Nearest
 from deepsets.expand.metrics import mean_reciprocal_rank, median_rank, ranks, recall_at
 
 from ..datasets.words import Vectors, cover, load_glove, load_topics
-from ..experiment import Experiment, Measure, Outcome, Trial
+from ..experiment import Experiment, Measure, Outcome, Trial, new_figure
 from ..report.scoreboard import Claim, Headline, beats
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from ..runner import Record
-
+from ..runner import Record
 
 TOPS = (10, 100, 1000)
 METRICS = ("recall@10", "recall@100", "recall@1k", "mrr", "median-rank")
@@ -86,12 +79,10 @@ def measures(part: str, found: list[np.ndarray]) -> list[Measure]:
     return [Measure(part, metric, value) for metric, value in zip(METRICS, values, strict=True)]
 
 
-def curves(records: Sequence[Record]) -> Figure:
+def curves(records: Sequence[Record]) -> Any:
     """The share of the truths among the first k, for each data set."""
-    from matplotlib.figure import Figure
-
     parts = sorted({part for record in records for part in record.parts})
-    figure = Figure(figsize=(4 * len(parts), 3.5), layout="constrained")
+    figure = new_figure(4 * len(parts), 3.5)
     for axes, part in zip(np.atleast_1d(figure.subplots(1, len(parts), sharey=True)), parts, strict=True):
         for method in dict.fromkeys(record.method for record in records):
             of: list[Any] = [r.parts[part] for r in records if r.method == method and part in r.parts]

@@ -1,7 +1,5 @@
 """Sum of digits, given as images: trained on at most 10 with the sums alone, asked about up to 100 (section 4.1.2)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A distribution over sums as rho(Σ phi): phi is the log-characteristic function of a digit read from an image."""
 
-from __future__ import annotations
-
 import math
 
 import torch

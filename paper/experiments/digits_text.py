@@ -1,9 +1,7 @@
 """Sum of digits given as symbols: trained on at most 10, tested on up to 1000 (section 4.1.2)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,12 +12,9 @@ from deepsets.train import Batch, train
 
 from ..baselines.networks import Recurrent
 from ..datasets.digits import draw, exact_sums, sums
-from ..experiment import Experiment, Measure, Outcome, Trial
+from ..experiment import Experiment, Measure, Outcome, Trial, new_figure
 from ..report.scoreboard import Claim, Headline, beats
 from ..runner import Record
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def curve(records: Sequence[Record], method: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -34,14 +29,12 @@ def curve(records: Sequence[Record], method: str) -> tuple[np.ndarray, np.ndarra
     return np.array(sizes), np.array([np.mean(found[m]) for m in sizes]), np.array([np.std(found[m]) for m in sizes])
 
 
-def figure(records: Sequence[Record], most: int, bounds: Sequence[str] = ()) -> Figure:
+def figure(records: Sequence[Record], most: int, bounds: Sequence[str] = ()) -> Any:
     """Draw the accuracy against M up to `most`, a line and a band of one deviation for each method.
 
     For methods in `bounds` a dotted line shows (1 − p)^M, where p is the error of a single digit, at M = 1.
     """
-    from matplotlib.figure import Figure
-
-    drawing = Figure(figsize=(6, 4), layout="constrained")
+    drawing = new_figure(6, 4)
     axes = drawing.subplots()
     for method in dict.fromkeys(record.method for record in records):
         sizes, mean, deviation = curve(records, method)

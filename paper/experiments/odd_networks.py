@@ -1,7 +1,5 @@
 """Networks that find the odd one out: the paper's (appendix I), its baseline, and one that knows the question."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F

@@ -1,11 +1,9 @@
 """Odd one out: which of 16 faces lacks the two attributes that the others share (section 4.3, appendix I)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,15 +15,11 @@ from deepsets.train import Batch
 from ..datasets import celeba
 from ..datasets.celeba import moved, odd_sets, pairs, pool_for
 from ..datasets.digits import small_images
-from ..experiment import Experiment, Measure, Outcome, Trial
+from ..experiment import Experiment, Measure, Outcome, Trial, new_figure
 from ..report.scoreboard import NOT_TESTED, Claim, Headline, Scores, Verdict, reaches
 from ..runner import Record
 from ..training import train_by_steps
 from .odd_networks import ours, pooled, published, without_encoder
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 SIDE, TRAIN, TEST, SIZE = 48, 8500, 1500, 16
 ONE, SOME = (1, 1), (0, 3)  # how many odd ones a set has
@@ -164,11 +158,9 @@ def _code(encoder: nn.Module, images: Tensor) -> Tensor:
     return encoder(images) if images.shape[1] == 1 else (encoder(images) + encoder(images.flip(3))) / 2
 
 
-def figure(records: Sequence[Record]) -> Figure:
+def figure(records: Sequence[Record]) -> Any:
     """Draw the first test sets. A record holds numbers of images, never faces: these are read again."""
-    from matplotlib.figure import Figure
-
-    drawing = Figure(figsize=(9, 3.2), layout="constrained")
+    drawing = new_figure(9, 3.2)
     chosen = next((record for record in records if record.method == "Ours"), records[0])
     shown = next(iter(chosen.parts.values()))["extra"]
     try:

@@ -1,12 +1,10 @@
 """Entropy and mutual information of Gaussians, learned from samples (section 4.1.1, figure 2)."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,15 +17,10 @@ from deepsets.train import Batch, train
 
 from ..baselines.renyi import renyi_regression
 from ..datasets.popstats import TASKS, Task, plug_in, population, posterior_mean
-from ..experiment import Experiment, Measure, Outcome, Trial
+from ..experiment import Experiment, Measure, Outcome, Trial, new_figure
 from ..report.scoreboard import NOT_TESTED, Claim, Headline, Scores, Verdict, beats
+from ..runner import Record
 from .popstats_methods import Network, learn_from_moments, whitening
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from ..runner import Record
-
 
 LEARNED = {
     "SDM": "tab:orange",
@@ -39,7 +32,7 @@ LEARNED = {
 COLOURS = LEARNED | {"Gaussian plug-in": "tab:green", "Bayes": "0.4"}
 
 
-def found_against_true(records: Sequence[Record]) -> Figure:
+def found_against_true(records: Sequence[Record]) -> Any:
     """Draw one panel per task: answers of the first seed for 200 test sets, at N = 1024 (quick form: the largest N)."""
 
     def draw(panel: Any, parts: list[tuple[Record, int, dict[str, Any]]]) -> None:
@@ -54,7 +47,7 @@ def found_against_true(records: Sequence[Record]) -> Figure:
     return _figure(records, draw)
 
 
-def error_against_sets(records: Sequence[Record]) -> Figure:
+def error_against_sets(records: Sequence[Record]) -> Any:
     """Draw one panel per task, both axes logarithmic: the mean over seeds for every N."""
 
     def draw(panel: Any, parts: list[tuple[Record, int, dict[str, Any]]]) -> None:
@@ -71,16 +64,14 @@ def error_against_sets(records: Sequence[Record]) -> Figure:
     return _figure(records, draw)
 
 
-def _figure(records: Sequence[Record], draw: Callable[[Any, list[tuple[Record, int, dict[str, Any]]]], None]) -> Figure:
+def _figure(records: Sequence[Record], draw: Callable[[Any, list[tuple[Record, int, dict[str, Any]]]], None]) -> Any:
     """Draw one panel per task from the records, numbers of sets N and parts of that task."""
-    from matplotlib.figure import Figure
-
     tasks: dict[str, list[tuple[Record, int, dict[str, Any]]]] = defaultdict(list)
     for record in records:
         for name, part in record.parts.items():
             task, n = name.split(" N=")
             tasks[task].append((record, int(n), part))
-    figure = Figure(figsize=(2.6 * len(tasks), 2.8), layout="constrained")
+    figure = new_figure(2.6 * len(tasks), 2.8)
     for panel, (task, parts) in zip(figure.subplots(1, len(tasks), squeeze=False)[0], tasks.items(), strict=True):
         draw(panel, parts)
         panel.set_title(task)

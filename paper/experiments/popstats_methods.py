@@ -1,7 +1,5 @@
 """Methods for population statistics: the network of the paper, and a regression on second moments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,11 +1,9 @@
 """Red-shifts of galaxies from their photometry and that of their cluster (sections 4.1.4, appendix G)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,13 +18,9 @@ from deepsets.train import Batch, train
 
 from ..datasets import data_folder
 from ..datasets.galaxies import Galaxies, generate, load_redmapper, load_splus
-from ..experiment import Experiment, Measure, Outcome, Trial
+from ..experiment import Experiment, Measure, Outcome, Trial, new_figure
 from ..report.scoreboard import Claim, Headline, beats
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from ..runner import Record
+from ..runner import Record
 
 
 def galaxies(part: str, full: bool) -> Galaxies:
@@ -180,11 +174,9 @@ def _redmapper() -> Path:
     return data_folder() / "redmapper" / "redmapper_dr8_public_v6.3_members.fits"
 
 
-def panels(records: Sequence[Record]) -> Figure:
+def panels(records: Sequence[Record]) -> Any:
     """Draw the paper's three panels: sizes of clusters, spectra per cluster, predicted against true."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 2.8), layout="constrained")
+    figure = new_figure(9, 2.8)
     left, middle, right = figure.subplots(1, 3)
     part = next(iter(records[0].parts))
     extra = records[0].parts[part]["extra"]

@@ -1,9 +1,7 @@
 """Image tagging: five tags from the image alone; the remaining tags from some of them (section 4.2.2, appendix F)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -12,15 +10,11 @@ from deepsets.expand.metrics import ranks
 
 from ..baselines.tagging import JEC, MBRM, FastTag, LeastSquares, Tagger, choose, tag_scores, top_tags
 from ..datasets.tagging import FILES, Problem, available, problem
-from ..experiment import Experiment, Measure, Outcome, Trial
+from ..experiment import Experiment, Measure, Outcome, Trial, new_figure
 from ..report.scoreboard import Claim, Headline, beats
 from ..runner import Record
 from .concepts import METRICS, measures
 from .tags_networks import TagHeads, TagNetwork, fit_network, network_scores
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 METHODS = ("FastTag", "Deep Sets", "Deep Sets, smooth loss", "Ours")
 TAG_METRICS = ("precision", "recall", "f1", "n+")
@@ -29,10 +23,8 @@ DEEP_SETS = ("Deep Sets", "Deep Sets, smooth loss")
 CAPTIONS = [(part, metric) for part in ("coco-tag", "flickr8k") for metric in METRICS]
 
 
-def figure(records: Sequence[Record], kind: str) -> Figure:
+def figure(records: Sequence[Record], kind: str) -> Any:
     """A page of text. kind: "tagged" (five tags from the image) or "retrieved" (from some tags, and the image)."""
-    from matplotlib.figure import Figure
-
     columns = {
         record.method: part["extra"][kind]
         for record in reversed(records)
@@ -40,7 +32,7 @@ def figure(records: Sequence[Record], kind: str) -> Figure:
         if kind in part["extra"]
     }
     methods = [method for method in METHODS if method in columns]
-    drawing = Figure(figsize=(2.8 * (1 + len(methods)), 6), layout="constrained")
+    drawing = new_figure(2.8 * (1 + len(methods)), 6)
     axes = drawing.subplots()
     axes.axis("off")
     if methods:

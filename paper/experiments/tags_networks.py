@@ -1,7 +1,5 @@
 """Networks that score tags for an image and the tags it has (section 4.2.2, appendix F), and their training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,14 +1,12 @@
 """`RESULTS.md`, `report.html` and the figures, from the records of the runs alone."""
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from html import escape
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from deepsets.files import atomic_path
 
@@ -16,9 +14,6 @@ from ..experiment import NAMES, Experiment, get_experiment
 from ..runner import Record, records, slug
 from .scoreboard import Line, Scores, Verdict, scoreboard
 from .tables import Cell, Table, method_table, rows
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LONG = 12  # lines of a table from which on it is folded
 NARROW = 6  # columns of a table up to which figures stand beside it
@@ -124,7 +119,7 @@ def _seconds(found: list[Record]) -> str:
     return "Mean time of a run (CPU seconds; wall-clock in early records): " + ", ".join(texts)
 
 
-def _svg(draw: Callable[[Sequence[Record]], Figure], found: Sequence[Record]) -> str:
+def _svg(draw: Callable[[Sequence[Record]], Any], found: Sequence[Record]) -> str:
     try:
         import matplotlib as mpl
     except ImportError:

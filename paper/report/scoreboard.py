@@ -3,8 +3,6 @@
 Everything is computed from the rows of the report. A claim whose rows have not been measured is "not tested".
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Rows of the report: means over seeds beside the published numbers, and tables of them as Markdown and HTML."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

@@ -4,8 +4,6 @@ With $p(x|θ) = \exp(⟨φ(x), θ⟩ − g(θ))$ and $p(θ|α, M_0) = \exp(⟨θ
 sets are differences of h: functions of the sum of φ over the set, and of its size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

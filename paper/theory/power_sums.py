@@ -1,7 +1,5 @@
 """Sets of real numbers as power sums, and the inverse (Lemmas 4 and 6, Theorem 7, appendix A.2)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
