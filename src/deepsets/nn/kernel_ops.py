@@ -119,32 +119,32 @@ def _twice(values: Tensor) -> bool:
 
 
 def _keep_layout(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(inputs[1], *inputs[-2:])
-    ctx.rows = inputs[0].shape[0]
+    ctx.save_for_backward(inputs[1], *inputs[-3:-1])
+    ctx.rows, ctx.mean = inputs[0].shape[0], inputs[-1]
 
 
 def _sum_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     offsets, element_ids, weights = ctx.saved_tensors
     spread = broadcast if element_ids is None else broadcast_to_elements
-    return spread(grad, offsets, ctx.rows, element_ids, weights), None, None, None
+    return spread(grad, offsets, ctx.rows, element_ids, weights, ctx.mean), None, None, None, None
 
 
 def _broadcast_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     offsets, element_ids, weights = ctx.saved_tensors
-    return segment_sum(grad, offsets, element_ids, weights), None, None, None, None
+    return segment_sum(grad, offsets, element_ids, weights, ctx.mean), None, None, None, None, None
 
 
 segment_sum = Operator(
-    "segment_sum(Tensor values, Tensor offsets, Tensor? element_ids, Tensor? weights) -> Tensor",
-    lambda values, offsets, element_ids, weights: [(_per_set(offsets, values.shape[1]), None)],
+    "segment_sum(Tensor values, Tensor offsets, Tensor? element_ids, Tensor? weights, bool mean) -> Tensor",
+    lambda values, offsets, element_ids, weights, mean: [(_per_set(offsets, values.shape[1]), None)],
     _keep_layout,
     _sum_backward,
 )
-_SPREAD = "(Tensor per_set, Tensor offsets, SymInt rows, Tensor? element_ids, Tensor? weights) -> Tensor"
+_SPREAD = "(Tensor per_set, Tensor offsets, SymInt rows, Tensor? element_ids, Tensor? weights, bool mean) -> Tensor"
 broadcast, broadcast_to_elements = (
     Operator(
         name + _SPREAD,
-        lambda per_set, offsets, rows, element_ids, weights: [((rows, per_set.shape[1]), None)],
+        lambda per_set, offsets, rows, element_ids, weights, mean: [((rows, per_set.shape[1]), None)],
         _keep_layout,
         _broadcast_backward,
         shared=name == "broadcast_to_elements",
@@ -337,7 +337,7 @@ class AddBroadcast(torch.autograd.Function):
         if result is None or torch.is_grad_enabled():
             if result is not None:
                 grad = grad * plain.activation_slope(result, ctx.activation)
-            return grad, segment_sum(grad, offsets, None, None), None, None
+            return grad, segment_sum(grad, offsets, None, None, False), None, None
         before, per_set = torch.empty_like(result), result.new_empty(_per_set(offsets, result.shape[1]))
         code = ACTIVATIONS[ctx.activation]
         launch("add_broadcast_backward", result.dtype, grad, offsets, result, code, before, per_set)

@@ -108,7 +108,16 @@ def segment_sum(values: Tensor, sets: Sets, weights: Tensor | None = None) -> Te
     if weights is not None and weights.requires_grad:
         rows = values if element_ids is None else values.index_select(0, element_ids)
         values, element_ids, weights = rows * weights.to(rows.dtype)[:, None], None, None
-    return ops.segment_sum(values, sets.offsets, element_ids, weights)
+    return ops.segment_sum(values, sets.offsets, element_ids, weights, False)
+
+
+def segment_mean(values: Tensor, sets: Sets, weights: Tensor | None = None) -> Tensor:
+    """Compute the weighted mean of the members of each set, 0 for an empty set; arguments as of :func:`segment_sum`."""
+    check_rows(values)
+    if _choose(values) > SMALL_EAGER and not (weights is not None and weights.requires_grad):
+        return ops.segment_sum(values, sets.offsets, sets.element_ids, weights, True)
+    counts = sets.sizes if weights is None else sets.counts
+    return segment_sum(values, sets, weights) / torch.where(counts > 0, counts, 1)[:, None]
 
 
 def segment_broadcast(per_set: Tensor, sets: Sets) -> Tensor:
@@ -128,7 +137,7 @@ def segment_broadcast(per_set: Tensor, sets: Sets) -> Tensor:
     """
     if torch.compiler.is_compiling() or _choose(per_set, sets.total * per_set.shape[1]) <= SMALL_EAGER:
         return sets.broadcast(per_set)
-    return ops.broadcast(per_set, sets.offsets, sets.total, None, None)
+    return ops.broadcast(per_set, sets.offsets, sets.total, None, None, False)
 
 
 def segment_max(values: Tensor, sets: Sets) -> Tensor:

@@ -94,15 +94,23 @@ def _count_up(context, words, k):
     return types.int64(words, types.int64), code
 
 
-@intrinsic
-def _call(context, address):
-    """Call a C function without arguments that returns an int."""
+def _without_arguments(kind, result):
+    """The code that calls a C function without arguments at an address."""
 
     def code(context, builder, signature, args):
-        kind = ir.FunctionType(ir.IntType(32), ())
-        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), ())
+        return builder.call(builder.inttoptr(args[0], ir.FunctionType(kind, ()).as_pointer()), ())
 
-    return types.int32(types.int64), code
+    return result(types.int64), code
+
+
+@intrinsic
+def _call_int(context, address):
+    return _without_arguments(ir.IntType(32), types.int32)
+
+
+@intrinsic
+def _call_double(context, address):
+    return _without_arguments(ir.DoubleType(), types.float64)
 
 
 @njit
@@ -121,23 +129,22 @@ def _first_set(offsets, row):
 @njit
 def _sets(words):
     """Numbers of the sets of the pieces that this thread takes: its own ones, then what the others have left."""
-    counters, threads, pieces, late = words[0], words[1], words[2], True
+    counters, threads, pieces = words[0], words[1], words[2]
     offsets = _vector(words, 1, _INT64)
     sets = offsets.shape[0] - 1
     rows = offsets[sets]
-    me = _call(words[4]) if threads > 1 else 0
+    me = _call_int(words[4]) if threads > 1 else 0
     for other in range(threads):
         owner = (me + other) % threads
         start, stop = owner * pieces // threads, (owner + 1) * pieces // threads
         piece = start + _count_up(words, counters + COUNTER * owner)
         while piece < stop:
-            late = False
             last = sets if piece + 1 == pieces else _first_set(offsets, (piece + 1) * rows // pieces)
             for b in range(_first_set(offsets, piece * rows // pieces), last):  # noqa: UP028  # no `yield from` in numba
                 yield b
             piece = start + _count_up(words, counters + COUNTER * owner)
-    if late:
-        words[3] = 1  # the others had done everything before this thread came
+    if threads > 1 and me == 0:
+        words[3] = _INT64(1e9 * _call_double(words[5]))
 
 
 @njit(inline="always")
@@ -167,17 +174,35 @@ def _cube(words, k, dtype):
 # ------------------------------------------------------------------------------------------------ sum, broadcast
 
 
+@njit(inline="always")
+def _total(weights, start, stop, real):
+    """Σ w_i, or the number of members without weights."""
+    if weights.shape[0] == 0:
+        return real(stop - start)
+    count = real(0)
+    for i in range(start, stop):
+        count += weights[i]
+    return count
+
+
+@njit(inline="always")
+def _divisor(mean, weights, start, stop, real):
+    """What the sum of a set is divided by: Σ w_i for the mean, if it is positive; else 1."""
+    count = _total(weights, start, stop, real) if mean else real(1)
+    return count if count > 0 else real(1)
+
+
 @loop()
 def segment_sum(words):
-    """out[b] = Σ w_i x_i, with x_i = values[element_ids[i]] where `element_ids` is present."""
+    """out[b] = Σ w_i x_i, or that over Σ w_i; x_i = values[element_ids[i]] where `element_ids` is present."""
     values, offsets, element_ids = _matrix(words, 0, real), _vector(words, 1, _INT64), _vector(words, 2, _INT64)
-    weights, out = _vector(words, 3, real), _matrix(words, 4, real)
+    weights, mean, out = _vector(words, 3, real), _number(words, 4), _matrix(words, 5, real)
     width = values.shape[1]
     plain = element_ids.shape[0] == 0 and weights.shape[0] == 0
     for b in _sets(words):
         start, stop, done = offsets[b], offsets[b + 1], 0
         if plain:
-            done = sum_columns(width, _number(words, 0), start, stop, _number(words, 4), b, real(0))
+            done = sum_columns(width, _number(words, 0), start, stop, _number(words, 5), b, real(0))
         for d in range(done, width):
             out[b, d] = 0
         for i in range(start, stop if done < width else start):
@@ -188,6 +213,10 @@ def segment_sum(words):
             else:
                 for d in range(done, width):
                     out[b, d] += values[row, d]
+        if mean:
+            count = _divisor(mean, weights, start, stop, real)
+            for d in range(width):
+                out[b, d] /= count
 
 
 @njit(inline="always")
@@ -199,38 +228,37 @@ def _streams(words, k, size):
 
 @loop()
 def broadcast(words):
-    """out[i] = w_i per_set[b] for the members i of set b."""
+    """out[i] = w_i per_set[b] for the members i of set b, or that over Σ w_i."""
     per_set, offsets, weights = _matrix(words, 0, real), _vector(words, 1, _INT64), _vector(words, 4, real)
-    out, width = _matrix(words, 5, real), per_set.shape[1]
-    stream = _streams(words, 5, out.itemsize)
+    mean, out, width = _number(words, 5), _matrix(words, 6, real), per_set.shape[1]
+    stream = _streams(words, 6, out.itemsize)
     for b in _sets(words):
         start, stop = offsets[b], offsets[b + 1]
+        count = _divisor(mean, weights, start, stop, real)
         if weights.shape[0]:
             for i in range(start, stop):
                 for d in range(width):
-                    out[i, d] = per_set[b, d] * weights[i]
+                    out[i, d] = per_set[b, d] / count * weights[i]
             continue
-        done = copy_to_rows(width, _number(words, 0), b, start, stop, _number(words, 5), stream, real(0))
+        done = copy_to_rows(width, _number(words, 0), b, start, stop, _number(words, 6), stream, count)
         for i in range(start, stop if done < width else start):
             for d in range(done, width):
-                out[i, d] = per_set[b, d]
+                out[i, d] = per_set[b, d] / count
 
 
 @loop()
 def broadcast_to_elements(words):
-    """out[element_ids[i]] += w_i per_set[b]: sets share elements, so one thread runs it for all sets."""
+    """out[element_ids[i]] += w_i per_set[b], or that over Σ w_i: sets share elements, so one thread does all sets."""
     per_set, offsets, weights = _matrix(words, 0, real), _vector(words, 1, _INT64), _vector(words, 4, real)
-    element_ids, out = _vector(words, 3, _INT64), _matrix(words, 5, real)
+    element_ids, mean, out = _vector(words, 3, _INT64), _number(words, 5), _matrix(words, 6, real)
     out[:] = 0
     for b in range(per_set.shape[0]):
-        for i in range(offsets[b], offsets[b + 1]):
-            row = element_ids[i]
-            if weights.shape[0]:
-                for d in range(per_set.shape[1]):
-                    out[row, d] += per_set[b, d] * weights[i]
-            else:
-                for d in range(per_set.shape[1]):
-                    out[row, d] += per_set[b, d]
+        start, stop = offsets[b], offsets[b + 1]
+        count = _divisor(mean, weights, start, stop, real)
+        for i in range(start, stop):
+            row, factor = element_ids[i], (weights[i] if weights.shape[0] else real(1)) / count
+            for d in range(per_set.shape[1]):
+                out[row, d] += per_set[b, d] * factor
 
 
 # -------------------------------------------------------------------------------------------------- maximum, minimum
@@ -296,17 +324,6 @@ def extremum_backward(words):
 
 
 # --------------------------------------------------------------------------------------------------------- deviations
-
-
-@njit(inline="always")
-def _total(weights, start, stop, real):
-    """Σ w_i, or the number of members without weights."""
-    if weights.shape[0] == 0:
-        return real(stop - start)
-    count = real(0)
-    for i in range(start, stop):
-        count += weights[i]
-    return count
 
 
 @loop()

@@ -112,14 +112,15 @@ def sum_columns(context, width, values, start, stop, out, b, zero):
 
 
 @intrinsic
-def copy_to_rows(context, width, per_set, b, start, stop, out, stream, zero):
-    """out[i] = per_set[b] for start <= i < stop."""
+def copy_to_rows(context, width, per_set, b, start, stop, out, stream, count):
+    """out[i] = per_set[b] / count for start <= i < stop."""
 
-    def emit(block, builder, per_set, b, start, stop, out, stream, zero):
-        values = block.load(per_set, b, block.reals)
+    def emit(block, builder, per_set, b, start, stop, out, stream, count):
+        counts = block.fill(count, block.reals)
+        values = [builder.fdiv(x, n) for x, n in zip(block.load(per_set, b, block.reals), counts, strict=True)]
         block.store_rows(lambda i: values, out, start, stop, stream)
 
-    return _function(emit, zero, 7)
+    return _function(emit, count, 7)
 
 
 @intrinsic

@@ -9,13 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..sets import Sets
-from .kernels import segment_broadcast, segment_sum
+from .kernels import segment_broadcast, segment_mean
 from .sequential import Factory, SetLayer
-
-
-def _mean_over_sets(per_member: Tensor, sets: Sets) -> Tensor:
-    """(N, D) -> (B, D): the mean over the members; 0 for an empty set."""
-    return segment_sum(per_member, sets) / sets.sizes.clamp(min=1).to(per_member.dtype)[:, None]
 
 
 def _have_equal_sizes(sets: Sets) -> bool:
@@ -68,9 +63,9 @@ class SetNorm(SetLayer):
         return sets.with_values(values.mul(weight).add_(bias))
 
     def _any_sizes(self, sets: Sets) -> Tensor:
-        mean = _mean_over_sets(sets.values.mean(1, keepdim=True), sets)
+        mean = segment_mean(sets.values.mean(1, keepdim=True), sets)
         centred = sets.values - segment_broadcast(mean, sets)
-        variance = _mean_over_sets(centred.square().mean(1, keepdim=True), sets)
+        variance = segment_mean(centred.square().mean(1, keepdim=True), sets)
         return centred * segment_broadcast((variance + self.eps).rsqrt(), sets)
 
     def _equal_sizes(self, sets: Sets) -> Tensor:
@@ -111,8 +106,8 @@ class Standardize(SetLayer):
     def forward(self, sets: Sets) -> Sets:
         """Map sets with values (N, D) to sets with values (N, D)."""
         sets = sets.materialize()
-        centred = sets.values - segment_broadcast(_mean_over_sets(sets.values, sets), sets)
-        variance = _mean_over_sets(centred.square().mean(1, keepdim=True), sets)
+        centred = sets.values - segment_broadcast(segment_mean(sets.values, sets), sets)
+        variance = segment_mean(centred.square().mean(1, keepdim=True), sets)
         return sets.with_values(centred * segment_broadcast((variance + self.eps).rsqrt(), sets))
 
     def extra_repr(self) -> str:

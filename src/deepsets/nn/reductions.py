@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..sets import Sets
-from .kernels import segment_exp_sum, segment_max, segment_min, segment_moments, segment_sum
+from .kernels import segment_exp_sum, segment_max, segment_mean, segment_min, segment_moments, segment_sum
 from .pooling import Parts, Pooling, named
 
 
@@ -72,6 +72,10 @@ class MeanPooling(_LinearPooling):
     def finish(self, parts: Parts) -> Tensor:
         """Compute the pooled vectors, (B, D), from a state."""
         return parts["sum"] / _at_least(parts["count"])[:, None]
+
+    def forward(self, sets: Sets) -> Tensor:
+        """Average the members of each set, (B, D), in one pass."""
+        return segment_mean(sets.values, sets, sets.weights)
 
 
 @named("sqrt")

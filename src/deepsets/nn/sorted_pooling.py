@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..sets import Sets
-from .kernels import check_rows, segment_sum
+from .kernels import check_rows, segment_mean
 from .pooling import Pooling, named
 from .sequential import Factory
 
@@ -121,8 +121,7 @@ class SortPooling(Pooling):
         place = rank / sets.broadcast(last) * (len(self.weight) - 1)
         low = place.floor().clamp(max=len(self.weight) - 2).long()
         weight = torch.lerp(self.weight[low], self.weight[low + 1], (place - low)[:, None].to(self.weight.dtype))
-        total = segment_sum(_sort_members(sets) * weight, sets)
-        return total / sets.sizes.clamp(min=1).to(total.dtype)[:, None]
+        return segment_mean(_sort_members(sets) * weight, sets)
 
     def extra_repr(self) -> str:
         """Describe the pooling in its `repr`."""

@@ -62,6 +62,23 @@ def test_sums_equal_a_plain_loop_bit_by_bit(sets):
 
 
 @given(sets=ragged_batches(WIDTH))
+def test_means_equal_a_plain_loop(sets):
+    found = kernels.segment_mean(sets.values, sets, sets.weights)
+    for b, (x, w) in enumerate(members(sets)):
+        total = float(w.sum())
+        assert_near(found[b], (x * w[:, None]).sum(0) / total if total > 0 else torch.zeros(WIDTH), 5)
+
+
+@pytest.mark.parametrize("weights", [None, torch.tensor([1.0, 2.0, 0.5, 3.0, 0.0])])
+def test_the_mean_of_shared_elements_has_the_gradient_of_finite_differences_twice(weights):
+    x = torch.randn(3, WIDTH, dtype=torch.float64, requires_grad=True)
+    weights = None if weights is None else weights.double()
+    sets = Sets.unchecked(x, torch.tensor([0, 2, 2, 4, 5]), torch.tensor([0, 1, 1, 2, 0]), weights)
+    mean = lambda x: kernels.segment_mean(x, sets, sets.weights).square()  # noqa: E731
+    assert torch.autograd.gradcheck(mean, (x,)) and torch.autograd.gradgradcheck(mean, (x,))
+
+
+@given(sets=ragged_batches(WIDTH))
 def test_moments_and_exponentials_equal_a_plain_loop(sets):
     flat = sets.materialize()
     mean, squares = kernels.segment_moments(flat.values, flat, flat.weights)
@@ -157,6 +174,10 @@ def test_all_gradients_equal_those_of_the_plain_form(sets, data):
         (lambda x: kernels.segment_max(x, flat), lambda x: kernels_torch.segment_extremum(x, flat, "amax")),
         (lambda x: kernels.segment_min(x, flat), lambda x: kernels_torch.segment_extremum(x, flat, "amin")),
         (lambda x: kernels.segment_sum(x, flat, w), lambda x: kernels_torch.segment_sum(x, flat, w)),
+        (
+            lambda x: kernels.segment_mean(x, flat, w),
+            lambda x: kernels_torch.segment_sum(x, flat, w) / torch.where(counts > 0, counts, 1)[:, None],
+        ),
     ]
     fast, slow = data.draw(st.sampled_from(pairs))
     x = flat.values.clone().requires_grad_()
@@ -206,14 +227,16 @@ def test_gradients_too_large_for_the_caches_are_written_whole(width):
 def check_sum_and_maximum(x, sets, exact=True):
     leaf, offsets = x.clone().requires_grad_(), sets.offsets.tolist()
     grad = torch.arange(1.0, len(sets) * x.shape[1] + 1).reshape(len(sets), -1).to(x.dtype)
-    total, best = kernels.segment_sum(leaf, sets), kernels.segment_max(leaf, sets)
-    (of_sum,), (of_max,) = (torch.autograd.grad(out, leaf, grad) for out in (total, best))
+    total, mean, best = (f(leaf, sets) for f in (kernels.segment_sum, kernels.segment_mean, kernels.segment_max))
+    (of_sum,), (of_mean,), (of_max,) = (torch.autograd.grad(out, leaf, grad) for out in (total, mean, best))
     for b, (start, stop) in enumerate(pairwise(offsets)):
         if start == stop:
             assert not total[b].any() and not best[b].any()
             continue
         rows = x[start:stop]
         assert torch.equal(total[b], rows.sum(0)) if exact else torch.allclose(total[b], rows.sum(0), atol=0.1)
+        assert torch.equal(mean[b], total[b] / len(rows))
+        assert torch.equal(of_mean[start:stop], (grad[b] / len(rows)).expand_as(rows))
         assert torch.equal(best[b], rows.amax(0))
         winners = (rows == rows.amax(0)).to(x.dtype)
         assert torch.equal(of_sum[start:stop], grad[b].expand_as(rows))
@@ -323,7 +346,7 @@ def everything(x: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
     """All operators in one function."""
     sets = Sets.unchecked(x, offsets)
     parts = [kernels.segment_sum(x, sets), kernels.segment_max(x, sets), kernels.segment_min(x, sets)]
-    parts += [*kernels.segment_moments(x, sets), kernels.segment_exp_sum(x, sets)[1]]
+    parts += [kernels.segment_mean(x, sets), *kernels.segment_moments(x, sets), kernels.segment_exp_sum(x, sets)[1]]
     parts += [kernels.segment_softmax(x[:, :1], x[:, None], sets)[2][:, 0]]
     return torch.stack(parts).square().sum(0)
 
@@ -348,7 +371,7 @@ def test_compiled_graphs_hold_the_operators_and_give_the_same_gradients():
 def test_operators_are_registered_as_torch_asks():
     x, offsets = torch.randn(9, WIDTH, requires_grad=True), torch.tensor([0, 4, 4, 5, 9])
     tests = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_static")
-    torch.library.opcheck(torch.ops.deepsets.segment_sum, (x, offsets, None, None), test_utils=tests)
+    torch.library.opcheck(torch.ops.deepsets.segment_sum, (x, offsets, None, None, True), test_utils=tests)
     torch.library.opcheck(torch.ops.deepsets.extremum, (x, offsets, 1), test_utils=tests)
     torch.library.opcheck(torch.ops.deepsets.moments, (x, offsets, None), test_utils=tests)
 
