@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from statistics import median
 
 LOADS = ("idle", "busy")
-SHORT = 0.02
+SHORT, BURST = 0.02, 5
 
 
 @contextmanager
@@ -35,9 +35,9 @@ def compare(
 ) -> dict[str, float]:
     """Measure the median seconds of each way; the ways take turns, so that a slow moment is slow for all.
 
-    The order of a turn is random, and ways below `SHORT` seconds run once more just before they are measured: otherwise
-    a way would find the caches and threads as the one before it has left them. Repeats end after about `seconds`, but
-    not before the third.
+    The order of a turn is random. In a turn a way below `SHORT` seconds is called once without being measured, and then
+    `BURST` times: otherwise it would find the caches and threads as the way before it has left them. Turns end after
+    about `seconds`, but not before the third.
     """
     order, found = list(ways), {name: list[float]() for name in ways}
     for _ in range(warmup):
@@ -49,11 +49,13 @@ def compare(
             break
         shuffle(order)
         for name in order:
-            if turn and min(found[name]) < SHORT:
+            short = turn and min(found[name]) < SHORT
+            if short:
                 ways[name]()
-            start = time.perf_counter()
-            ways[name]()
-            found[name].append(time.perf_counter() - start)
+            for _ in range(BURST if short else 1):
+                start = time.perf_counter()
+                ways[name]()
+                found[name].append(time.perf_counter() - start)
     return {name: median(times) for name, times in found.items()}
 
 

@@ -55,9 +55,9 @@ def run(function: Any, sets: int, arguments: list[Tensor | int | None], *, share
     """Run a compiled loop over all sets, on up to `torch.get_num_threads()` threads.
 
     The batch is divided into pieces of whole sets with about as many members each. A thread begins with its own pieces,
-    the same rows in every operation, which its cache may still hold; then it takes what others have left. OpenMP waits at
-    the end for a thread that has no core at the moment, with a piece or without: on a busy machine, a time slice of the
-    scheduler. So when that happens, one thread runs for a while, the longer the more often it happens.
+    the same rows in every operation, which its cache may still hold; then it takes what others have left. At the end
+    OpenMP waits for a thread that has no core at the moment, with a piece or without: on a busy machine, a time slice
+    of the scheduler. So when that happens, one thread runs for a while, the longer the more often it happens.
 
     Arguments are contiguous CPU tensors, integers, and None for absent arrays, in the order of the loop; `shared`:
     whether the sets write to the same rows, so that one thread must do them all.
