@@ -153,6 +153,13 @@ def bandwidth() -> list[dict[str, object]]:
     size = x.numel() * 4
     ways: dict[str, Callable[[], object]] = {"read": lambda: read(x), "torch.sum": x.sum}
     ways |= {"sum": lambda: nn.SumPooling()(sets), "max": lambda: nn.MaxPooling()(sets)}
+    held = sets.with_values(x.detach().requires_grad_())
+
+    def for_gradient() -> None:
+        with torch.enable_grad():
+            nn.MaxPooling()(held)
+
+    ways["max, and who has it for the gradient"] = for_gradient
     with machine("idle"), torch.no_grad():
         seconds = compare(ways)
     return [

@@ -170,17 +170,17 @@ def _extremum_again(values: Tensor, offsets: Tensor, sign: int) -> Tensor:
 def _extremum_backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Any, ...]:
     values, best, winners, offsets = ctx.saved_tensors
     if grad is None:
-        return None, None, None
+        return None, None, None, None
     if _twice(values):
-        return _again(lambda x: _extremum_again(x, offsets, ctx.sign), (values,), (grad,))[0], None, None
-    return extremum_backward(grad, offsets, winners, values, best, 0), None, None
+        return _again(lambda x: _extremum_again(x, offsets, ctx.sign), (values,), (grad,))[0], None, None, None
+    return extremum_backward(grad, offsets, winners, values, best, 0), None, None, None
 
 
 extremum = Operator(
-    "extremum(Tensor values, Tensor offsets, int sign) -> (Tensor, Tensor)",
-    lambda values, offsets, sign: [
+    "extremum(Tensor values, Tensor offsets, int sign, bool winners) -> (Tensor, Tensor)",
+    lambda values, offsets, sign, winners: [
         (_per_set(offsets, values.shape[1]), None),
-        (_per_set(offsets, values.shape[1]), torch.int32),
+        (_per_set(offsets, values.shape[1] if winners else 0), torch.int32),
     ],
     _keep_extremum,
     _extremum_backward,
@@ -197,7 +197,7 @@ class ExtremumWithValues(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, offsets: Tensor, sign: int) -> tuple[Tensor, Tensor]:
         """Return a view of the values, and the extremum."""
-        best, winners = extremum.forward(values, offsets, sign)
+        best, winners = extremum.forward(values, offsets, sign, True)
         ctx.save_for_backward(values, best, winners, offsets)
         ctx.sign = sign
         return values.view_as(values), best

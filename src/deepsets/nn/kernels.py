@@ -176,7 +176,8 @@ def _extremum(values: Tensor, sets: Sets, sign: int) -> Tensor:
     check_rows(values)
     if _choose(values) <= SMALL_EAGER:
         return plain.segment_extremum(values, sets, "amax" if sign > 0 else "amin")
-    return ops.extremum(values, sets.offsets, sign)[0]
+    winners = torch.compiler.is_compiling() or (values.requires_grad and torch.is_grad_enabled())
+    return ops.extremum(values, sets.offsets, sign, winners)[0]
 
 
 def extremum_with_values(values: Tensor, sets: Sets, sign: int) -> tuple[Tensor, Tensor]:

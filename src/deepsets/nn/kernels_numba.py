@@ -266,19 +266,20 @@ def broadcast_to_elements(words):
 
 @loop()
 def extremum(words):
-    """best[b] = max x_i (sign 1) or min x_i (-1); winners: the row of the winner, or minus the number of ties."""
+    """best[b] = max x_i (sign 1) or min x_i (-1); winners, if wanted: the row of the winner, or minus how many tie."""
     values, offsets, sign = _matrix(words, 0, real), _vector(words, 1, _INT64), real(_number(words, 2))
-    best, winners = _matrix(words, 3, real), _matrix(words, 4, _INT32)
-    width = values.shape[1]
+    wanted, best, winners = _number(words, 3), _matrix(words, 4, real), _matrix(words, 5, _INT32)
+    width, places = values.shape[1], _number(words, 5) if wanted else 0
     for b in _sets(words):
         start, stop = offsets[b], offsets[b + 1]
         if start == stop:
             for d in range(width):
                 best[b, d] = 0
+            for d in range(winners.shape[1]):
                 winners[b, d] = 0
             continue
-        addresses = _number(words, 0), _number(words, 3), _number(words, 4)
-        for d in range(extremum_columns(width, addresses[0], start, stop, addresses[1], addresses[2], b, sign), width):
+        done = extremum_columns(width, _number(words, 0), start, stop, _number(words, 4), places, b, sign)
+        for d in range(done, width):
             top, place, ties = values[start, d] * sign, start, 1
             for i in range(start + 1, stop):
                 x = values[i, d] * sign
@@ -287,7 +288,8 @@ def extremum(words):
                 elif x == top:
                     ties += 1
             best[b, d] = top * sign
-            winners[b, d] = place if ties == 1 else -ties
+            if wanted:
+                winners[b, d] = place if ties == 1 else -ties
 
 
 @loop()

@@ -128,7 +128,7 @@ def copy_to_rows(context, width, per_set, b, start, stop, out, stream, count):
 
 @intrinsic
 def extremum_columns(context, width, values, start, stop, best, winners, b, sign):
-    """best[b] = sign · max sign · values[i]; winners[b] = the row, or minus the number of members that tie.
+    """best[b] = sign · max sign · values[i]; winners[b], unless 0 = the row, or minus the number of members that tie.
 
     One pass over the set finds the best, a second one, in the cache, who has it: fewer instructions than one pass for
     both. That is for sets too long for the cache, and for nan, which wins.
@@ -144,7 +144,8 @@ def extremum_columns(context, width, values, start, stop, best, winners, b, sign
             found = zip(place, ties, ones, strict=True)
             alone = [builder.select(builder.icmp_signed("==", n, one), i, builder.neg(n)) for i, n, one in found]
             block.store(top, best, b, block.reals)
-            block.store(alone, winners, b, block.ints)
+            with builder.if_then(builder.icmp_signed("!=", winners, _INT64(0))):
+                block.store(alone, winners, b, block.ints)
 
         def find_best():
             top, total = block.keep(block.load(values, start, block.reals)), block.keep(block.fill(0.0, block.reals))
@@ -200,7 +201,11 @@ def extremum_columns(context, width, values, start, stop, best, winners, b, sign
             some = builder.bitcast(reduce(builder.or_, nan), ir.IntType(block.lanes))
             with builder.if_else(builder.icmp_signed("==", some, some.type(0))) as (finite, other):
                 with finite:
-                    find_winners(top)
+                    with builder.if_else(builder.icmp_signed("==", winners, _INT64(0))) as (unwanted, wanted):
+                        with unwanted:
+                            block.store(top, best, b, block.reals)
+                        with wanted:
+                            find_winners(top)
                 with other:
                     builder.store(ir.IntType(1)(1), one_pass)
         with builder.if_then(builder.load(one_pass)):

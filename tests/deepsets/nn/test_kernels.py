@@ -148,8 +148,23 @@ def test_nan_reaches_the_maximum_and_the_minimum():
     x = torch.tensor([[1.0], [torch.nan], [3.0], [2.0], [5.0]])
     sets = Sets.unchecked(x, torch.tensor([0, 3, 5]))
     for kernel, best in ((kernels.segment_max, 5.0), (kernels.segment_min, 2.0)):
-        found = kernel(x, sets)
-        assert bool(found[0].isnan()) and float(found[1]) == best
+        for values in (x, x.requires_grad_(), x.repeat(1, 20)):
+            found = kernel(values, sets)
+            assert bool(found[0].isnan().all()) and bool((found[1] == best).all())
+
+
+@pytest.mark.parametrize("rows", [40, 5000])
+@pytest.mark.parametrize("place", [0, 17, 39])
+def test_without_a_gradient_extrema_are_the_same(rows, place):
+    """Sets that a second pass finds in the cache and longer ones; infinities of both signs, whose sum is nan."""
+    x = torch.randint(-9, 9, (rows, 33)).float()
+    x[place, :5], x[place, 5:9], x[place, 9:12] = torch.inf, -torch.inf, torch.nan
+    x[0, 3:7] = -torch.inf
+    sets = Sets.unchecked(x, torch.tensor([0, 20, 20, rows]))
+    for kernel, slow in ((kernels.segment_max, torch.amax), (kernels.segment_min, torch.amin)):
+        wanted = torch.stack([slow(x[:20], 0), torch.zeros(33), slow(x[20:], 0)])
+        for values in (x.detach(), x.clone().requires_grad_()):
+            torch.testing.assert_close(kernel(values, sets).detach(), wanted, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -372,7 +387,7 @@ def test_operators_are_registered_as_torch_asks():
     x, offsets = torch.randn(9, WIDTH, requires_grad=True), torch.tensor([0, 4, 4, 5, 9])
     tests = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_static")
     torch.library.opcheck(torch.ops.deepsets.segment_sum, (x, offsets, None, None, True), test_utils=tests)
-    torch.library.opcheck(torch.ops.deepsets.extremum, (x, offsets, 1), test_utils=tests)
+    torch.library.opcheck(torch.ops.deepsets.extremum, (x, offsets, 1, True), test_utils=tests)
     torch.library.opcheck(torch.ops.deepsets.moments, (x, offsets, None), test_utils=tests)
 
 
@@ -382,7 +397,7 @@ def test_exported_programs_work_with_the_operators_and_without():
 
     class Operators(torch.nn.Module):
         def forward(self, x, offsets):
-            return torch.ops.deepsets.extremum(x, offsets, 1)[0]
+            return torch.ops.deepsets.extremum(x, offsets, 1, False)[0]
 
     class Plain(torch.nn.Module):
         def forward(self, x, offsets):
