@@ -32,6 +32,14 @@ def _checked_run(function: Any, sets: int, arguments: list[Any], **options: Any)
 kernel_ops.run = _checked_run
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Count the pages of the documentation among the slow tests: many of them fit models of full size."""
+    for item in items:
+        if item.path.suffix == ".md":
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_runtest_setup() -> None:
     """Start every test with the same seed, so that its result does not depend on the tests before it."""
     torch.manual_seed(0)

@@ -154,6 +154,20 @@ def test_the_library_does_not_grow_unnoticed():
     assert len(FILES) <= MOST_MODULES
 
 
+@pytest.mark.parametrize("folder", ["deepsets", "paper"])
+def test_tests_are_named_after_the_modules_they_test(folder):
+    """`tests/deepsets/nn/test_pooling_state.py` is about `nn.pooling`, `test_nn.py` about the package."""
+    source = SOURCE if folder == "deepsets" else ROOT / folder
+    tests = sorted((ROOT / "tests" / folder).rglob("test_*.py"))
+    strangers = []
+    for path in tests:
+        package = source / path.parent.relative_to(ROOT / "tests" / folder)
+        names = [package.name, *(each.stem.strip("_") for each in package.iterdir())]
+        if not any(path.stem == f"test_{name}" or path.stem.startswith(f"test_{name}_") for name in names):
+            strangers.append(path.relative_to(ROOT))
+    assert tests and strangers == []
+
+
 def test_all_modules_can_be_imported():
     for module in pkgutil.walk_packages(deepsets.__path__, "deepsets."):
         if not module.name.endswith("__main__"):

@@ -142,6 +142,7 @@ def test_compiled_models_know_single_sets_and_empty_sets_with_few_recompilations
 # Importing inductor defines a class with the old torch.jit; nothing of ours uses it.
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("name", ["max and mean", "set layers in phi"])
+@pytest.mark.slow
 def test_inductor_answers_and_learns_like_the_model(name):
     model = make(name)
     compiled = torch.compile(model, fullgraph=True, dynamic=True)

@@ -1,3 +1,5 @@
+"""The HTTP API: answers of all routes, refused requests, models and their cards."""
+
 from pathlib import Path
 
 import numpy as np

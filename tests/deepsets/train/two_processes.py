@@ -1,4 +1,4 @@
-"""Train under torchrun and write the result of the first process: run by test_data_parallel.py."""
+"""Train under torchrun and write the result of the first process: run by test_process_data_parallel.py."""
 
 import atexit
 import os

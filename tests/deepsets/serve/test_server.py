@@ -414,7 +414,7 @@ def test_hosts_take_turns_and_one_with_many_connections_cannot_starve_another():
 
 COMMAND = """
 import sys, time
-from tests.deepsets.serve.test_robustness import Slow, SETS
+from tests.deepsets.serve.test_server import Slow, SETS
 from deepsets import serve
 from deepsets.cli import app
 model = Slow().fit(SETS)

@@ -168,6 +168,7 @@ def _end_other_processes(own: int, item: int) -> int:
     return item
 
 
+@pytest.mark.slow
 def test_an_item_that_kills_every_worker_ends_the_run(monkeypatch):
     monkeypatch.setattr(processes, "PATIENCE", 3)
     with (
