@@ -78,6 +78,8 @@ def test_unseen_categories_are_counted_once_and_never_stop_a_prediction():
     with pytest.warns(UserWarning, match=r"3 of \d+ values in 'channel', for example 'carrier pigeon'.*unknown"):
         found = model.predict(new)
     assert np.isfinite(found).all()
+    known = ~new.groupby("customer", sort=False)["channel"].agg(lambda c: "carrier pigeon" in set(c)).to_numpy()
+    np.testing.assert_allclose(found[known], model.predict(orders(seed=1))[known], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("model", ["linear", "deep", "forest"])
@@ -375,8 +377,9 @@ def test_a_summary_without_values_in_a_fold_does_not_stop_boosting():
     X = [rng.normal(size=(4, 2)) for _ in range(60)]
     for x in X[1:]:
         x[:, 1] = np.nan
-    model = SetRegressor(model="boosting", random_state=0).fit(X, [x[:, 0].mean() for x in X])
-    assert np.isfinite(model.predict(X)).all()
+    y = [x[:, 0].mean() for x in X]
+    model = SetRegressor(model="boosting", random_state=0).fit(X, y)
+    assert np.corrcoef(model.predict(X), y)[0, 1] > 0.8
 
 
 def test_anndata_is_predicted_with_the_variables_of_fit():
