@@ -12,7 +12,7 @@ from .commands import SIZES, frame, pd, run
 
 
 @pytest.mark.parametrize("name", ["top", "tall", "sum", "sign", "odd", "z", "word", "mixed"])
-def test_scores_are_those_of_the_estimator_and_stand_beside_baselines(name, models, table):
+def test_scores_are_those_of_the_estimator_beside_baselines(name, models, table):
     output = json.loads(run("evaluate", models / name, table, "--json"))
     model, data = deepsets.load(models / name), frame()
     methods = {row["method"]: row for row in output["methods"]}

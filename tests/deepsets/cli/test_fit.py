@@ -147,7 +147,7 @@ def test_there_must_be_something_to_resume(table, tmp_path):
     assert "there is nothing to resume" in fit(table, "top", tmp_path / "model", "--resume", code=1)
 
 
-def test_two_fits_into_one_folder_do_not_meet(table, tmp_path):
+def test_a_second_fit_into_the_same_folder_is_refused(table, tmp_path):
     with locked(tmp_path / "model.fit"):
         assert "is being written by another process" in fit(table, "top", tmp_path / "model", code=1)
 

@@ -160,7 +160,7 @@ def test_the_input_is_never_replaced_by_the_output(models, tmp_path):
     assert (tmp_path / "t.parquet").read_bytes() == before
 
 
-def test_two_runs_into_one_output_do_not_meet(models, table, tmp_path):
+def test_a_second_run_into_the_same_output_is_refused(models, table, tmp_path):
     from deepsets.files import locked
 
     with locked(tmp_path / "out.csv"):

@@ -181,7 +181,7 @@ def test_new_rows_are_added_to_old_states_and_taken_away_again(tmp_path):
     np.testing.assert_allclose(pd.read_parquet(tmp_path / "empty.parquet")["prediction_0"], empty, rtol=1e-6)
 
 
-def test_what_cannot_be_taken_away_is_said(tmp_path):
+def test_members_that_cannot_be_removed_give_an_error_message(tmp_path):
     frame, options = rows(40, 4), {"by": "box", "engine": ALONE}
     table, few = shards(frame, tmp_path / "t"), shards(frame[:4], tmp_path / "few")
     net = model("mean")

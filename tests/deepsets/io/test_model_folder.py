@@ -211,7 +211,7 @@ def test_a_failure_while_writing_changes_nothing(folder, monkeypatch, overwrite)
     assert type(deepsets.load(folder)) is SetClassifier
 
 
-def test_two_writers_of_one_folder_do_not_meet(tmp_path):
+def test_a_second_writer_of_the_same_folder_is_refused(tmp_path):
     with locked(tmp_path / "model"), pytest.raises(OSError, match="is being written by another process"):
         deepsets.save(fitted(), tmp_path / "model")
     deepsets.save(fitted(), tmp_path / "model")

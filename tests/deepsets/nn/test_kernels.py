@@ -302,7 +302,7 @@ def test_concurrent_callers_get_their_own_results(monkeypatch):
     assert not wrong
 
 
-def test_threads_that_meet_at_a_new_kernel_compile_it_once():
+def test_concurrent_threads_compile_a_new_kernel_once():
     """Numba fails with a KeyError when two threads compile one function at the same time."""
 
     @kernels_numba.loop()

@@ -144,7 +144,7 @@ def test_members_say_how_well_they_fit_and_the_odd_one_is_marked(visit):
     expect_chips(page, "lion", "tiger", "puma")
 
 
-def test_what_is_not_known_is_said_once_and_the_rest_goes_on(visit):
+def test_unknown_elements_are_reported_once_and_the_others_are_used(visit):
     page = visit("#q=lion,zebra,tiger")
     page.get_by_role("alert").filter(has_text="'zebra'").wait_for()
     assert page.locator(".chip.unknown .name").inner_text() == "zebra"
@@ -180,7 +180,7 @@ def test_the_blend_is_shown_first_and_its_methods_behind_a_switch(words_site):
         assert page.locator(".column:visible").count() == 1
 
 
-def test_every_answer_says_which_members_it_goes_with(words_site):
+def test_every_answer_shows_which_members_it_goes_with(words_site):
     with visiting(*words_site) as visit:
         page = visit("#q=lion,tiger,violin")
         rows = dict(
@@ -198,7 +198,7 @@ def test_every_answer_says_which_members_it_goes_with(words_site):
         assert "goes with" not in page.locator("#columns").inner_text()
 
 
-def test_while_the_server_works_the_page_says_so(visit):
+def test_the_page_shows_that_the_server_is_working(visit):
     page = visit("#q=lion")
     additions(page)
     waiting = []
@@ -216,7 +216,7 @@ def test_what_may_have_been_meant_is_suggested(visit):
     page.get_by_role("alert").filter(has_text="'tigre' (did you mean tiger?)").wait_for()
 
 
-def test_a_server_that_is_gone_is_told_in_a_sentence(visit):
+def test_a_server_that_is_gone_gives_an_error_message(visit):
     page = visit("#q=lion")
     additions(page)
     page.route("**/v1/**", lambda route: route.abort())
@@ -324,7 +324,7 @@ def test_a_csv_file_gets_a_prediction_and_every_member_its_part(visit):
         ("weight,height\n1,2\n", "The model wants 1 number for the whole set; found “”."),
     ],
 )
-def test_a_wrong_file_is_told_what_is_wrong(site, wrong_file_page, text, sentence):
+def test_a_wrong_file_gives_an_error_message(site, wrong_file_page, text, sentence):
     drop(wrong_file_page, "wrong.csv", text)
     wrong_file_page.get_by_role("alert").filter(has_text=sentence).wait_for()
 

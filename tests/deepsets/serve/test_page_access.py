@@ -38,7 +38,7 @@ def settled(page, view):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("view", VIEWS)
-def test_nothing_stands_in_the_way(visit, view, scheme):
+def test_every_view_is_accessible(visit, view, scheme):
     page = settled(visit(VIEWS[view], color_scheme=scheme, reduced_motion="reduce"), view)
     found = page.evaluate(CHECK)
     assert found["faults"] == []
@@ -72,7 +72,7 @@ def test_axe_finds_nothing_either(visit, view):
     assert [(fault["id"], [node["html"] for node in fault["nodes"]]) for fault in answer["violations"]] == []
 
 
-def test_the_blend_and_its_methods_stand_in_nobodys_way(site):
+def test_the_blend_and_its_methods_are_accessible(site):
     from deepsets.serve import words
 
     with running(words()[:2]) as address, visiting(site[0], address) as visit:

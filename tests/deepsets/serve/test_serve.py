@@ -198,7 +198,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("path", "body", "status", "sentence"), WRONG)
-def test_what_is_wrong_is_said_in_a_sentence(api, path, body, status, sentence):
+def test_bad_requests_get_an_error_message(api, path, body, status, sentence):
     found, _, answer = api.post(f"/v1/{path}", body)
     assert found == status, answer
     assert list(answer) == ["error"] and answer["error"].endswith(".")
@@ -214,7 +214,7 @@ def test_unknown_paths_and_methods(api):
     assert status == 405 and headers["allow"] == "POST" and answer["error"]
 
 
-def test_many_faults_are_told_quickly(api):
+def test_a_body_with_many_errors_is_refused_quickly(api):
     for body in (b'{"query":[' + b"null," * 200_000 + b"1]}", b'{"sets":[[' + b"[null,true]," * 80_000 + b"1]]}"):
         status, _, answer = api.post("/v1/" + ("expand" if b"query" in body else "predict"), body)
         assert status == 422 and len(answer["error"]) < 200

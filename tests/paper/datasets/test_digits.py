@@ -48,7 +48,7 @@ def test_images_and_labels_of_different_number_are_refused(tmp_path, monkeypatch
         mnist("test")
 
 
-def test_where_the_files_come_from_is_said_when_they_are_missing(tmp_path, monkeypatch):
+def test_missing_files_are_reported_with_their_source(tmp_path, monkeypatch):
     monkeypatch.setenv("DEEPSETS_DATA", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"train-images-idx3-ubyte\.gz from https://ossci"):
         mnist("train")

@@ -197,7 +197,7 @@ def test_the_quick_form_learns_the_surfaces(tmp_path):
     assert (row.data, row.metric) == ("surfaces-64", "accuracy") and row.value > 0.85
 
 
-def test_a_method_that_is_not_asked_for_some_size_says_nothing(tmp_path):
+def test_a_method_without_some_size_gives_no_result_for_it(tmp_path):
     assert clouds.EXPERIMENT.methods["KNN graph"](Trial(True, 0, tmp_path), "modelnet40-100").measures == []
 
 

@@ -39,7 +39,7 @@ def test_members_share_both_attributes_and_odd_ones_have_none(seed, least, more)
     assert odd[0] <= marks.sum(1).min() and marks.sum(1).max() <= odd[1]
 
 
-def test_odd_ones_stand_in_every_place():
+def test_odd_members_occur_at_every_position():
     digit = torch.arange(200)[:, None] % 2 == torch.arange(2)
     batch, _ = odd_sets(torch.zeros(200, 1), digit, ~digit, 3200, generator=torch.Generator().manual_seed(0))
     counts = batch.y.sum(0)

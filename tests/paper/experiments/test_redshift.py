@@ -78,7 +78,7 @@ def test_measures_say_by_how_much_the_catalogue_is_beaten():
     assert [m.metric for m in redshift.measures("splus", none, SMALL.z + off, known)] == same
 
 
-def test_a_catalogue_without_estimates_says_nothing(tmp_path, monkeypatch):
+def test_a_catalogue_without_estimates_gives_no_result(tmp_path, monkeypatch):
     none = SMALL._replace(catalogue=np.full(len(SMALL.z), np.nan))
     monkeypatch.setattr(redshift, "galaxies", lambda part, full: none)
     assert redshift.EXPERIMENT.methods["Catalogue"](Trial(False, 0, tmp_path), "generated").measures == []
