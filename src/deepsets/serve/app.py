@@ -23,10 +23,9 @@ from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 from . import schema
-from .estimators import ServedEstimator
 from .expanders import ExpansionQuery, ServedExpander
 from .middleware import PAGE, Metrics, Middleware, error_response, json_response
-from .models import Served
+from .models import Served, ServedEstimator
 from .scheduler import Scheduler
 from .schema import Limits, RequestError
 

@@ -171,38 +171,29 @@ class Limits:
 
     Parameters
     ----------
-    body : int, default=1048576
-        Bytes in the body of a request.
-    elements : int, default=10000
-        Members of all sets of a request together.
+    body, elements, k : int, default=1048576, 10000, 1000
+        Bytes in the body of a request, members of all its sets together, and candidates in an answer.
     fits : int, default=256
         Members of a set whose members are left out one after another (``/v1/fits``).
-    k : int, default=1000
-        Candidates in an answer.
-    queue : int, default=256
-        Requests that wait for a model.
-    connections : int, default=512
-        Open connections. When there are more, the one that has been idle longest is closed.
-    timeout : float, default=10.0
-        Seconds for a request, including its body.
-    headers : float, default=10.0
-        Seconds for the headers of a request to arrive.
-    batch : int, default=64
-        Questions in one call of a model.
-    gather : float, default=0.002
-        Seconds to wait for more questions when the previous ones came together.
+    queue, connections : int, default=256, 512
+        Requests that wait for a model, and open connections. When there are more connections, the one that has been
+        idle longest is closed.
+    timeout, headers : float, default=10.0
+        Seconds for a request, including its body, and for its headers to arrive.
+    batch, gather : int, float, default=64, 0.002
+        Questions in one call of a model, and seconds to wait for more when the previous ones came together.
     """
 
     body: int = 1 << 20
     elements: int = 10_000
-    fits: int = 256
     k: int = 1000
-    queue: int = 256
-    connections: int = 512
     timeout: float = 10.0
     headers: float = 10.0
-    batch: int = 64
+    fits: int = 256
+    queue: int = 256
+    connections: int = 512
     gather: float = 0.002
+    batch: int = 64
 
     def __post_init__(self) -> None:
         for each in fields(self):
