@@ -4,12 +4,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deepsets.nn import DeepSet, Equivariant, EquivariantBlock, SetNorm, SetSequential, Standardize, pooling
+from deepsets.nn import DeepSet, Equivariant, EquivariantBlock, SetDropout, SetNorm, SetSequential, Standardize, pooling
 from deepsets.sets import Sets
 from deepsets.train import Batch
 
@@ -18,10 +19,16 @@ from ..experiment import Trial
 from ..training import train_by_steps
 
 
-def published(classes: int, width: int = 256) -> DeepSet:
-    """Three equivariant layers (x − max x) Γ + β, tanh, maximum, a dense layer, dropout after the pooling."""
-    layers = [Equivariant(n, width, pool="max", form="factored", activation="tanh") for n in (3, width, width)]
-    return DeepSet(SetSequential(Standardize(), *layers), _rho(width, classes), pool="max")
+def published(classes: int, width: int = 256, *, pool: str = "max", full: bool = False, drop: float = 0.0) -> DeepSet:
+    """Three equivariant layers (x − max x) Γ + β, tanh, maximum, a dense layer, dropout after the pooling.
+
+    Appendix H compares other widths, other layers (`pool`; `full`: x Λ + max x Γ + β), dropout inside them.
+    """
+    layers: list[nn.Module] = [Standardize()]
+    form: Literal["full", "factored"] = "full" if full else "factored"
+    for before in (3, width, width):
+        layers += [Equivariant(before, width, pool, form=form, activation="tanh"), *[SetDropout(drop)] * (drop > 0)]
+    return DeepSet(SetSequential(*layers), _rho(width, classes), pool="max")
 
 
 def pooling_only(classes: int, width: int = 256) -> DeepSet:

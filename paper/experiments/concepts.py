@@ -1,7 +1,8 @@
 """Text concept retrieval: from five words of a topic to its other words (section 4.2.1, appendix E)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ TOPS = (10, 100, 1000)
 METRICS = ("recall@10", "recall@100", "recall@1k", "mrr", "median-rank")
 QUERY = 5
 CURVE = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+SHOWN = 6  # test sets whose expansions are shown
 _BLOCK = 50  # queries that are ranked at once
 
 
@@ -31,7 +33,7 @@ class Concepts:
     test: np.ndarray
     vectors: Vectors
 
-    def named(self, ids: np.ndarray) -> list[list[str]]:
+    def named(self, ids: Iterable[Iterable[int]]) -> list[list[str]]:
         """Rows of ids as lists of words."""
         return [[self.words[i] for i in row] for row in ids]
 
@@ -66,11 +68,17 @@ def ask(expander: BaseExpander, data: Concepts, part: str) -> Outcome:
     Words of the expander beyond those of the data are no candidates.
     """
     found: list[np.ndarray] = []
+    shown: list[dict[str, list[str]]] = []
     for start in range(0, len(data.test), _BLOCK):
         rows = data.test[start : start + _BLOCK]
         scores = expander.scores(data.named(rows[:, :QUERY]))[:, : len(data.words)]
         found += ranks(scores, truths=rows[:, QUERY:], exclude=rows[:, :QUERY])
-    return Outcome(measures(part, found), {"recall": [round(100 * recall_at(found, k), 3) for k in CURVE]})
+        for row, score in zip(rows[: SHOWN - len(shown)], scores, strict=False):
+            best = [i for i in np.argsort(-score, kind="stable")[: QUERY + 10] if i not in row[:QUERY]][:10]
+            true, query, words = data.named([row, row[:QUERY], best])
+            shown.append({"true": true, "query": query, "found": words})
+    extra = {"recall": [round(100 * recall_at(found, k), 3) for k in CURVE], "expanded": shown}
+    return Outcome(measures(part, found), extra)
 
 
 def measures(part: str, found: list[np.ndarray]) -> list[Measure]:
@@ -91,6 +99,41 @@ def curves(records: Sequence[Record]) -> Any:
         axes.set(title=part, xscale="log", xlabel="k", ylabel="recall@k, %")
     axes.legend(fontsize="small")
     return figure
+
+
+def examples(records: Sequence[Record], kind: str, methods: Sequence[str], most: int | None = None) -> Any:
+    """Draw a page of text: what is true, and what each of the methods finds in the first part that has examples.
+
+    kind: "expanded" (from five words), "tagged" (from the image) or "retrieved" (from some tags, and the image).
+    `most`: so many of the true ones are shown.
+    """
+    columns: dict[str, dict[str, Any]] = {}
+    for record in reversed(records):
+        for name, part in record.parts.items():
+            if kind in part["extra"]:
+                columns.setdefault(name, {})[record.method] = part["extra"][kind]
+    found = columns[min(columns)] if columns else {}
+    shown = [method for method in methods if method in found]
+    drawing = new_figure(2.8 * (1 + len(shown)), 6)
+    axes = drawing.subplots()
+    axes.axis("off")
+    if shown:
+        cells = []
+        for answers in zip(*(found[method] for method in shown), strict=True):
+            true, given = answers[0]["true"], [] if kind == "tagged" else answers[0]["query"]
+            others = _lines([word for word in true if word not in given][:most])
+            texts = ([word if word in true else f"{word}*" for word in answer["found"]] for answer in answers)
+            cells.append([f"{_lines(given)}\n→ {others}" if given else others, *map(_lines, texts)])
+        head = ["true" if kind == "tagged" else "given → true", *(f"{m} (* not among the true)" for m in shown)]
+        table = axes.table(cells, colLabels=head, cellLoc="left", loc="center")
+        table.auto_set_font_size(False)
+        table.set_fontsize(7)
+        table.scale(1, 2 if kind == "tagged" else 4)
+    return drawing
+
+
+def _lines(words: Sequence[str], width: int = 5) -> str:
+    return ",\n".join(", ".join(words[i : i + width]) for i in range(0, len(words), width))
 
 
 def _method(build: Build, *, closed: bool = True) -> Callable[[Trial, str], Outcome]:
@@ -171,7 +214,12 @@ EXPERIMENT = Experiment(
         for part, row in zip(PARTS, rows, strict=True)
         for metric, value in zip(METRICS, row, strict=True)
     },
-    figures={"Recall": curves},
+    figures={
+        "Recall": curves,
+        "Expansions of test topics": partial(
+            examples, kind="expanded", methods=("w2v Near", "Bayes Set", "Deep Sets", "Ours"), most=10
+        ),
+    },
     headlines=[
         Headline(f"{part.upper().replace('K', 'k')}, {metric}", part, metric) for part in PARTS for metric in METRICS
     ],

@@ -1,6 +1,7 @@
 """Image tagging: five tags from the image alone; the remaining tags from some of them (section 4.2.2, appendix F)."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -10,10 +11,9 @@ from deepsets.expand.metrics import ranks
 
 from ..baselines.tagging import JEC, MBRM, FastTag, LeastSquares, Tagger, choose, tag_scores, top_tags
 from ..datasets.tagging import FILES, Problem, available, problem
-from ..experiment import Experiment, Measure, Outcome, Trial, new_figure
+from ..experiment import Experiment, Measure, Outcome, Trial
 from ..report.scoreboard import Claim, Headline, beats
-from ..runner import Record
-from .concepts import METRICS, measures
+from .concepts import METRICS, examples, measures
 from .tags_networks import TagHeads, TagNetwork, fit_network, network_scores
 
 METHODS = ("FastTag", "Deep Sets", "Deep Sets, smooth loss", "Ours")
@@ -21,37 +21,6 @@ TAG_METRICS = ("precision", "recall", "f1", "n+")
 BASELINES = ["Least Sq.", "MBRM", "JEC", "FastTag"]
 DEEP_SETS = ("Deep Sets", "Deep Sets, smooth loss")
 CAPTIONS = [(part, metric) for part in ("coco-tag", "flickr8k") for metric in METRICS]
-
-
-def figure(records: Sequence[Record], kind: str) -> Any:
-    """A page of text. kind: "tagged" (five tags from the image) or "retrieved" (from some tags, and the image)."""
-    columns = {
-        record.method: part["extra"][kind]
-        for record in reversed(records)
-        for part in record.parts.values()
-        if kind in part["extra"]
-    }
-    methods = [method for method in METHODS if method in columns]
-    drawing = new_figure(2.8 * (1 + len(methods)), 6)
-    axes = drawing.subplots()
-    axes.axis("off")
-    if methods:
-        cells = []
-        for images in zip(*(columns[method] for method in methods), strict=True):
-            true, given = images[0]["true"], images[0]["query"] if kind == "retrieved" else []
-            others = _lines([tag for tag in true if tag not in given])
-            found = ([tag if tag in true else f"{tag}*" for tag in image["found"]] for image in images)
-            cells.append([f"{_lines(given)}\n→ {others}" if given else others, *map(_lines, found)])
-        head = ["given → true" if kind == "retrieved" else "true", *(f"{m} (* not among the true)" for m in methods)]
-        table = axes.table(cells, colLabels=head, cellLoc="left", loc="center")
-        table.auto_set_font_size(False)
-        table.set_fontsize(7)
-        table.scale(1, 4 if kind == "retrieved" else 2)
-    return drawing
-
-
-def _lines(tags: Sequence[str], width: int = 5) -> str:
-    return ",\n".join(", ".join(tags[i : i + width]) for i in range(0, len(tags), width))
 
 
 NOTHING = Outcome([])  # a method that does not take part
@@ -205,8 +174,8 @@ EXPERIMENT = Experiment(
     parts=lambda full: ("corel5k", "flickr8k", *filter(available, FILES)) if full else ("generated",),
     published=_published(),
     figures={
-        "Tags of eight test images": lambda records: figure(records, "tagged"),
-        "The other tags of eight test images": lambda records: figure(records, "retrieved"),
+        "Tags of eight test images": partial(examples, kind="tagged", methods=METHODS),
+        "The other tags of eight test images": partial(examples, kind="retrieved", methods=METHODS),
     },
     headlines=[
         Headline(f"{label}, {method}", data, metric, paper=value, faithful=method)

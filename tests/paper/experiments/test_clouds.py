@@ -1,5 +1,6 @@
 """Point clouds: the graph of neighbours, the networks, the protocol and its figures."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -235,3 +236,22 @@ def test_figures_show_classes_units_and_winners():
 def test_clouds_keep_their_place_in_a_record():
     cloud = np.random.default_rng(0).uniform(-1, 1, size=(9, 3))
     assert np.abs(figures._unpack(figures._pack(cloud)) - cloud).max() < 1 / 127
+
+
+def test_the_variants_of_appendix_h_have_other_layers_and_are_compared_at_the_same_number_of_epochs(tmp_path):
+    layers = {name: published(4, **changes).phi.layers[1:] for name, changes in clouds.VARIANTS.items()}
+    assert [len(found) for found in layers.values()] == [3, 3, 3, 3, 6]
+    first = [found[0] for found in layers.values()]
+    assert [layer.member.weight.shape[0] for layer in first] == [256, 64, 256, 256, 256]
+    assert [layer.form for layer in first] == ["factored", "factored", "factored", "full", "factored"]
+    assert type(first[2].pool) is not type(first[0].pool)
+    assert all(
+        clouds.EXPERIMENT.methods[name](Trial(False, 0, tmp_path), "surfaces-64").measures == [] for name in layers
+    )
+
+    def verdict(*values):
+        rows = {name: value for name, value in zip(clouds.VARIANTS, values, strict=False)}
+        return clouds._little_change(lambda method, data, metric: rows.get(method, math.nan))
+
+    assert verdict(0.80, 0.78, 0.81, 0.79).holds is True and verdict(0.80, 0.74, 0.81, 0.79).holds is False
+    assert verdict(0.80, 0.78).holds is None

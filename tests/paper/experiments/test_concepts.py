@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from deepsets.expand import RandomExpander
+from paper import Record
 from paper.datasets import data_folder
 from paper.datasets.words import cover, load_glove, load_topics
 from paper.experiment import Trial
@@ -126,3 +127,22 @@ def test_the_networks_have_the_layers_and_the_pooling_of_the_paper(method, tmp_p
         slow.append(float((x @ w1.T + b1).relu() @ w2.T + b2))
     found = expander.scores(data.named(data.test[:1, :5]))[0, ::100]
     np.testing.assert_allclose(found, slow, rtol=1e-3, atol=1e-4)
+
+
+def test_expansions_hold_the_best_words_outside_the_query_and_are_drawn_with_marks(tmp_path):
+    data = generated()
+    expander = RandomExpander(random_state=0).fit(data.named(data.train), vocabulary=data.words)
+    outcome = ask(expander, data, "generated")
+    first = outcome.extra["expanded"][0]
+    assert len(outcome.extra["expanded"]) == 6 and len(first["found"]) == 10
+    assert first["true"][:5] == first["query"] and not set(first["found"]) & set(first["query"])
+    scores = expander.scores([first["query"]])[0]
+    best = [data.words[i] for i in np.argsort(-scores, kind="stable")]
+    assert first["found"] == [word for word in best if word not in first["query"]][:10]
+    record = Record.of(EXPERIMENT, False, "Deep Sets", 0)
+    record.add("generated", outcome, Trial(False, 0, tmp_path), 0.0, 0.0)
+    drawn = EXPERIMENT.figures["Expansions of test topics"]([record])
+    texts = [cell.get_text().get_text() for cell in drawn.axes[0].tables[0].get_celld().values()]
+    assert any(text.startswith(", ".join(first["query"]) + "\n→ " + first["true"][5]) for text in texts)
+    wrong = next(word for word in first["found"] if word not in first["true"])
+    assert any(f"{wrong}*" in text for text in texts)
