@@ -108,6 +108,9 @@ class Experiment:
         "Deep Sets" follows the paper; "Ours" is the best we know; the others have the paper's names.
     parts : callable
         `parts(full)`: pieces of work ("rotation N=1024"), each of which is run once; by default the one part "all".
+    optional : collection of str
+        Parts of the full protocol that `parts` lists only where their files are; asked for by name, a part whose files
+        are missing is an error that says which.
     seeds : callable
         `seeds(full)`: by default three seeds for the full protocol.
     published : mapping
@@ -128,6 +131,7 @@ class Experiment:
     section: str
     methods: Mapping[str, Method]
     parts: Callable[[bool], Sequence[str]] = lambda full: ("all",)
+    optional: Collection[str] = ()
     seeds: Callable[[bool], Sequence[int]] = lambda full: (0, 1, 2) if full else (0,)
     published: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     figures: Mapping[str, Callable[[Sequence[Record]], Any]] = field(default_factory=dict)

@@ -147,7 +147,7 @@ def run(
     found = []
     every = chosen.parts(full)
     _check(methods, chosen.methods, f"{name} has no method {{!r}}")
-    _check(parts, every, f"{name} has no part {{!r}} in this form")
+    _check(parts, [*every, *chosen.optional] if full else every, f"{name} has no part {{!r}} in this form")
     # Seeds outside, so that every method has its first seed before any has its second.
     for seed, method in product(seeds or chosen.seeds(full), methods or chosen.methods):
         record = Record.of(chosen, full, f"{method} ({label})" if label else method, seed)
@@ -165,7 +165,7 @@ def run(
             work.mkdir(parents=True, exist_ok=True)
             trial = Trial(full, seed, work, progress, dict(settings or {}))
             if models is not None:
-                trial = replace(trial, keep=partial(_keep, Path(models), chosen, method, part, trial))
+                trial = replace(trial, keep=partial(_keep, Path(models), record, method, part, trial))
             start, work_start = time.perf_counter(), time.process_time()
             outcome = chosen.methods[method](trial, part)
             if unread := [key for key in trial.given if key not in trial.settings]:
@@ -179,13 +179,12 @@ def run(
     return found
 
 
-def _keep(folder: Path, experiment: Experiment, method: str, part: str, trial: Trial, model: Any) -> None:
+def _keep(folder: Path, record: Record, method: str, part: str, trial: Trial, model: Any) -> None:
     """Save a trained model with what is needed to make it again."""
-    form = "full" if trial.full else "quick"
-    name = slug(f"{experiment.name} {form} {method} {trial.seed} {'' if part == 'all' else part}")
-    command = f'python -m paper run {experiment.name} --{form} --method "{method}" --seed {trial.seed}'
+    name = slug(f"{record.experiment} {record.protocol} {record.method} {trial.seed} {'' if part == 'all' else part}")
+    command = f'python -m paper run {record.experiment} --{record.protocol} --method "{method}" --seed {trial.seed}'
     command += "".join([f' --part "{part}"', *(f" --set {key}={value}" for key, value in trial.given.items())])
-    facts = {"experiment": experiment.name, "method": method, "part": part, "full": trial.full, "seed": trial.seed}
+    facts = {"experiment": record.experiment, "method": method, "part": part, "full": trial.full, "seed": trial.seed}
     facts |= {"settings": trial.settings, "commit": _commit(), "command": f"{command} --models models"}
     save_model(model, folder / name, facts)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,16 +15,18 @@ from deepsets.estimators import MemberRegressor
 from deepsets.sets import Sets
 from deepsets.train import Batch, train
 
-from ..datasets import data_folder
+from ..datasets import data_file, data_folder
 from ..datasets.galaxies import Galaxies, generate, load_redmapper, load_splus
 from ..experiment import Experiment, Measure, Outcome, Trial, new_figure
 from ..report.scoreboard import Claim, Headline, beats
 from ..runner import Record
 
+REDMAPPER = ("redmapper", "redmapper_dr8_public_v6.3_members.fits", "http://risa.stanford.edu/redmapper")
+
 
 def galaxies(part: str, full: bool) -> Galaxies:
     """Load the catalogue of a part; cluster numbers from 0, rows sorted by them."""
-    load = {"splus": lambda: load_splus(mates=True), "redmapper": lambda: load_redmapper(_redmapper())}
+    load = {"splus": lambda: load_splus(mates=True), "redmapper": lambda: load_redmapper(data_file(*REDMAPPER))}
     found = load.get(part, lambda: generate(clusters=26_111 if full else 300))()
     cluster = np.unique(found.cluster, return_inverse=True)[1]
     order = np.argsort(cluster, kind="stable")
@@ -167,11 +168,8 @@ def _lists(values: np.ndarray, cluster: np.ndarray) -> list[np.ndarray]:
 
 def parts(full: bool) -> list[str]:
     """Return S-PLUS, the generated catalogue, and redMaPPer where its file is."""
-    return ["splus", "generated", *["redmapper"] * _redmapper().exists()] if full else ["generated"]
-
-
-def _redmapper() -> Path:
-    return data_folder() / "redmapper" / "redmapper_dr8_public_v6.3_members.fits"
+    there = data_folder().joinpath(*REDMAPPER[:2]).exists()
+    return ["splus", "generated", *["redmapper"] * there] if full else ["generated"]
 
 
 def panels(records: Sequence[Record]) -> Any:
@@ -205,6 +203,7 @@ EXPERIMENT = Experiment(
         "Ours": method(ours),
     },
     parts=parts,
+    optional=["redmapper"],
     published={
         (method, "redmapper", "scatter"): value
         for method, value in (("MLP", 0.026), ("Catalogue", 0.025), ("Deep Sets", 0.023))

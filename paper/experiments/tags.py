@@ -171,6 +171,7 @@ EXPERIMENT = Experiment(
         "Deep Sets, smooth loss": _learned(SMOOTH),
         "Ours": _learned(HEADS),
     },
+    optional=list(FILES),
     parts=lambda full: ("corel5k", "flickr8k", *filter(available, FILES)) if full else ("generated",),
     published=_published(),
     figures={

@@ -106,7 +106,7 @@ def test_one_part_can_be_run_and_an_unknown_part_is_an_error(tmp_path, toy):
 def test_a_saved_network_is_loaded_with_the_score_of_its_record(tmp_path):
     (record,) = paper.run("digits-text", tmp_path, methods=["Deep Sets"], settings={"epochs": 1}, models=tmp_path / "m")
     (folder,) = (tmp_path / "m").iterdir()
-    assert folder.name == "digits-text-quick-deep-sets-0"
+    assert folder.name == "digits-text-quick-deep-sets-epochs-1-0"
     found = accuracy(paper.load_model(folder), 500, seed=0)
     assert [measure["value"] for measure in record.parts["all"]["measures"]] == list(found.values())
     config = json.loads((folder / "config.json").read_text())
@@ -124,7 +124,7 @@ def test_an_expander_is_saved_as_a_model_folder_of_the_library(tmp_path):
 
 def test_a_damaged_model_is_an_error(tmp_path):
     paper.run("digits-text", tmp_path, methods=["Deep Sets"], settings={"epochs": 1}, models=tmp_path / "m")
-    weights = tmp_path / "m" / "digits-text-quick-deep-sets-0" / "model.safetensors"
+    weights = tmp_path / "m" / "digits-text-quick-deep-sets-epochs-1-0" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
     with pytest.raises(ValueError, match=r"is damaged: model\.safetensors has not the checksum"):
         paper.load_model(weights.parent)

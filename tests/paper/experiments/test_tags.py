@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+import paper
 from deepsets.train import Batch
 from paper import Outcome, Record, Trial
 from paper.baselines.tagging import LeastSquares, tag_scores, top_tags
@@ -175,3 +176,23 @@ def test_the_hinge_loss_is_that_of_the_paper():
 def test_deep_sets_has_the_hinge_loss_and_the_smooth_rows_do_not():
     assert HINGE.tagging["margin"] == HINGE.retrieval["margin"] == 1.0
     assert "margin" not in SMOOTH.tagging and SMOOTH.tagging["balance"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "message"),
+    [
+        ("tags", "espgame", r"espgame_dictionary\.txt from https://lear\.inrialpes\.fr"),
+        ("tags", "iaprtc12", r"iaprtc12_dictionary\.txt from https://lear\.inrialpes\.fr"),
+        ("tags", "coco-tag", r"captions_train2014\.json from https://cocodataset\.org"),
+        ("redshift", "redmapper", r"redmapper_dr8_public_v6\.3_members\.fits from"),
+        ("clouds", "modelnet40-5000", "no clouds of 5000 points in"),
+    ],
+)
+def test_a_part_whose_files_are_missing_is_an_error_that_names_them(tmp_path, monkeypatch, name, part, message):
+    monkeypatch.setenv("DEEPSETS_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert part not in paper.get_experiment(name).parts(True)
+    with pytest.raises(FileNotFoundError, match=message):
+        paper.run(name, tmp_path / "results", full=True, parts=[part])
+    with pytest.raises(ValueError, match=f"{name} has no part {part!r} in this form"):
+        paper.run(name, tmp_path / "results", parts=[part])
