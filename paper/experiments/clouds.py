@@ -102,7 +102,7 @@ def _little_change(scores: Scores) -> Verdict:
     if any(map(math.isnan, found.values())):
         return NOT_TESTED
     why = ", ".join(f"{name} {value:.3f}" for name, value in found.items())
-    return Verdict(max(found.values()) - min(found.values()) < 0.05, f"modelnet40-100, 12 epochs each: {why}")
+    return Verdict(max(found.values()) - min(found.values()) < 0.05, f"modelnet40-100, 8 epochs each: {why}")
 
 
 EXPERIMENT = Experiment(
@@ -121,7 +121,7 @@ EXPERIMENT = Experiment(
             }
         ),
         **{
-            name: method({100: replace(PUBLISHED, build=partial(published, **changes), epochs=12)})
+            name: method({100: replace(PUBLISHED, build=partial(published, **changes), epochs=8)})
             for name, changes in VARIANTS.items()
         },
     },
