@@ -20,26 +20,14 @@ from .layout import Members, Schema
 from .state import are_strings, array_facts, to_array, under
 from .targets import target_column, target_names, warn_of_target
 
-_AT_LEAST = {
-    "width": 1,
-    "depth": 1,
-    "n_estimators": 1,
-    "epochs": 1,
-    "batch_size": 1,
-    "patience": 1,
-    "subset": 1,
-    "learning_rate": 0.0,
-    "weight_decay": 0.0,
-    "noise": 0.0,
-}
+_COUNTS = ("width", "depth", "n_estimators", "epochs", "batch_size", "patience", "subset")  # at least 1
+_AMOUNTS = ("learning_rate", "weight_decay", "noise")  # at least 0
 _SHARES = ("dropout", "keep")
+_MODELS = ("auto", "deep", "boosting", "forest", "kernel", "linear")
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "columns": (lambda value: not isinstance(value, str) and isinstance(value, Iterable), "a list of columns"),
     "device": (lambda value: value == "auto" or _is_device(value), '"auto" or a device of torch such as "cpu"'),
-    "model": (
-        lambda value: value in ("auto", "deep", "boosting", "forest", "linear"),
-        "'auto', 'deep', 'boosting', 'forest' or 'linear'",
-    ),
+    "model": (lambda value: value in _MODELS, f"{', '.join(map(repr, _MODELS[:-1]))} or {_MODELS[-1]!r}"),
     "n_jobs": (lambda value: isinstance(value, numbers.Integral) and value != 0, "a number of threads, or -1 for all"),
 }
 _FLAGS, _NAMES = ("flat_", "_named_context_"), ("target_names_", "context_names_in_")
@@ -65,14 +53,12 @@ class TableEstimator(BaseEstimator):
         for name, value in self.get_params(deep=False).items():
             if value is None:
                 continue
-            if name in _AT_LEAST:
-                least = _AT_LEAST[name]
-                whole = isinstance(least, int)
-                kind = numbers.Integral if whole else numbers.Real
+            if name in _COUNTS + _AMOUNTS:
+                kind, least, what = (
+                    (numbers.Integral, 1, "an integer") if name in _COUNTS else (numbers.Real, 0.0, "a number")
+                )
                 if isinstance(value, bool) or not isinstance(value, kind) or not float(value) >= least:
-                    raise ValueError(
-                        f"{name} must be {'an integer' if whole else 'a number'} of at least {least}, found {value!r}."
-                    )
+                    raise ValueError(f"{name} must be {what} of at least {least}, found {value!r}.")
             if name in _KINDS and not _KINDS[name][0](value):
                 raise ValueError(f"{name} must be {_KINDS[name][1]}, found {value!r}.")
             if name in _SHARES and (not isinstance(value, numbers.Real) or not 0 <= float(value) <= 1):
@@ -228,14 +214,13 @@ class TableEstimator(BaseEstimator):
         """
         try:
             self._set_state(tensors, facts)
-        except (AttributeError, KeyError, TypeError, IndexError, RuntimeError, OverflowError, MemoryError) as error:
+        except Exception as error:
             self.__dict__.pop("encoder_", None)
+            if isinstance(error, ValueError):
+                raise
             raise ValueError(
                 f"the state does not describe a fitted {type(self).__name__}: {type(error).__name__}: {error}."
             ) from None
-        except ValueError:
-            self.__dict__.pop("encoder_", None)
-            raise
         return self
 
     def _set_state(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:

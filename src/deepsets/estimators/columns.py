@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -11,6 +12,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..sets.tables import is_missing
+
+
+class UnseenCategories(UserWarning):
+    """Categories that were not seen in fit, counted by column."""
+
+    def __init__(self, what: str, columns: dict[str, tuple[int, int, Any]]) -> None:
+        self.what, self.columns = what, columns
+        reports = [
+            f"{unseen} of {total} values in {name!r}" + ("" if example is None else f", for example {example!r}")
+            for name, (unseen, total, example) in columns.items()
+        ]
+        super().__init__(
+            f"{what} holds categories that were not seen in fit: {'; '.join(reports)}. They are read as unknown."
+        )
 
 
 class Category(NamedTuple):
@@ -36,7 +51,7 @@ class Columns:
     number_names, category_names : list of str or None
         None for plain arrays, whose columns have no names.
     schema : list of (name, kind) or None
-        The columns as they were given; kind is "number", "category" or "datetime".
+        The columns as they were given; kind is "number", "category", "datetime" or, without any value, "empty".
 
     """
 
@@ -118,14 +133,19 @@ def join_columns(each: list[tuple[str, str, Category | list[np.ndarray]]], count
     for name, kind, values in each:
         if not isinstance(values, Category):
             numbers += values
-            number_names += [name] if kind == "number" else [name, f"{name}:hour", f"{name}:weekday"]
+            number_names += [name, f"{name}:hour", f"{name}:weekday"] if kind == "datetime" else [name]
     matrix = np.stack(numbers, axis=1) if numbers else np.zeros((count, 0))
     schema = [(name, kind) for name, kind, _ in each]
     return Columns(matrix, list(categories.values()), number_names, list(categories), schema)
 
 
 def from_values(values: np.ndarray, name: str, wanted: str | None = None) -> tuple[str, Category | list[np.ndarray]]:
-    """Kind and content of a column given as an array."""
+    """Kind and content of a column given as an array; what `fit` saw no value of is read as missing, with a warning."""
+    if wanted == "empty":
+        there = values[~is_missing(values)]
+        if len(there):
+            warnings.warn(UnseenCategories("X", {name: (len(there), len(values), there[0])}), stacklevel=2)
+        return "empty", [np.full(len(values), np.nan)]
     values = np.ma.filled(values.astype(float), np.nan) if isinstance(values, np.ma.MaskedArray) else values
     kind: str = values.dtype.kind
     if kind in "OUS":
@@ -151,7 +171,8 @@ def from_values(values: np.ndarray, name: str, wanted: str | None = None) -> tup
             f"column {name!r} is infinite in row {int(infinite.argmax())}: "
             "replace it by a number, or by NaN where the value is missing."
         )
-    return "number", [numbers]
+    empty = wanted is None and len(numbers) > 0 and np.isnan(numbers).all()
+    return "empty" if empty else "number", [numbers]
 
 
 def factorize(values: np.ndarray) -> Category:
@@ -178,6 +199,10 @@ def factorize(values: np.ndarray) -> Category:
 
 
 def _read_column(column: Any, name: str, wanted: str | None) -> tuple[str, Category | list[np.ndarray]]:
+    if wanted == "empty":
+        return from_values(
+            as_objects(column.to_pylist() if hasattr(column, "to_pylist") else list(column)), name, wanted
+        )
     if hasattr(column, "to_pylist"):
         return _read_arrow(column, name, wanted)
     if hasattr(column, "cat") and wanted in (None, "category"):  # pandas categories

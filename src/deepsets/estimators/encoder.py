@@ -8,33 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from .columns import Columns
+from .columns import Columns, UnseenCategories
 from .scale import Scale
 from .state import are_strings
 
 MOST_RANKED = 500  # columns up to which a network sees ranks beside deviations
 UNKNOWN = 0  # code of categories and tokens that were not seen in fit
-
-
-class UnseenCategories(UserWarning):
-    """Categories that were not seen in fit, counted by column; warnings of several batches add up."""
-
-    def __init__(self, what: str, columns: dict[str, tuple[int, int, Any]]) -> None:
-        self.what, self.columns = what, columns
-        reports = [
-            f"{unseen} of {total} values in {name!r}" + ("" if example is None else f", for example {example!r}")
-            for name, (unseen, total, example) in columns.items()
-        ]
-        super().__init__(
-            f"{what} holds categories that were not seen in fit: {'; '.join(reports)}. They are read as unknown."
-        )
-
-    def __add__(self, other: UnseenCategories) -> UnseenCategories:
-        columns = dict(self.columns)
-        for name, (unseen, total, example) in other.columns.items():
-            before = columns.get(name, (0, 0, example))
-            columns[name] = (before[0] + unseen, before[1] + total, before[2])
-        return UnseenCategories(self.what, columns)
 
 
 class ColumnEncoder:

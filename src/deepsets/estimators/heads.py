@@ -19,14 +19,23 @@ from .blend import Folds, blend_weights, fit_temperature
 from .deep import Plan, build
 from .encoder import ColumnEncoder
 from .layout import Members
-from .linear import LinearHead, bag_matrix, choose_blocks, fit_linear
+from .linear import (
+    MOST_KERNEL_NUMBERS,
+    MOST_KERNEL_SETS,
+    KernelHead,
+    LinearHead,
+    bag_matrix,
+    choose_blocks,
+    fit_kernel,
+    fit_linear,
+)
 from .network import SetNetworks
-from .state import bounded, under
+from .state import as_tensors, bounded, under
 from .summaries import Summaries, SummaryPooling
 from .task import Kind, Task, link, sharpen
 from .trees import MOST_BOOSTED, TreeEnsemble, fit_boosting, fit_forest
 
-HEADS = ("linear", "forest", "boosting", "deep")
+HEADS = ("linear", "kernel", "forest", "boosting", "deep")
 
 # Sets of tokens from large vocabularies: networks were far behind the linear model on TREC (held-out log loss .92
 # against .53) and took most of the time.
@@ -92,22 +101,25 @@ class Heads:
     outputs : int
     summaries : Summaries
     linear : LinearHead or None
+    kernel : KernelHead or None
     forest, boosting : TreeEnsemble or None
     deep : SetNetworks or None
     weights : dict of str to float
         Share of each head in the blend.
-    temperature : float
+    temperatures : dict of str to float
+        Temperature of each head before, and of the blend ("blend") after blending.
 
     """
 
     def __init__(self, kind: Kind, outputs: int, summaries: Summaries) -> None:
         self.kind, self.outputs, self.summaries = kind, outputs, summaries
         self.linear: LinearHead | None = None
+        self.kernel: KernelHead | None = None
         self.forest: TreeEnsemble | None = None
         self.boosting: TreeEnsemble | None = None
         self.deep: SetNetworks | None = None
         self.weights: dict[str, float] = {}
-        self.temperature = 1.0
+        self.temperatures: dict[str, float] = {}
         self.linear_tables: dict[int, Tensor] = {}
 
     # ------------------------------------------------------------------------------------------ states, answers
@@ -128,20 +140,26 @@ class Heads:
     @torch.no_grad()
     def answer(self, parts: Parts) -> np.ndarray:
         """(B, outputs): probabilities, or values in units of the target's deviation."""
-        return sharpen(self.blend(self.raw_answers(parts)), self.temperature, self.kind)
+        return self.blend(self.raw_answers(parts))
 
     def blend(self, answers: dict[str, np.ndarray]) -> np.ndarray:
-        """Weighted mean of the heads' answers."""
-        return sum(weight * answers[name] for name, weight in self.weights.items())  # type: ignore[return-value]
+        """Weighted mean of the calibrated answers of the heads, calibrated again."""
+        calibrated = (w * self._calibrated(answers[name], name) for name, w in self.weights.items())
+        return self._calibrated(sum(calibrated), "blend")  # type: ignore[arg-type]
+
+    def _calibrated(self, answers: np.ndarray, name: str) -> np.ndarray:
+        return sharpen(answers, self.temperatures.get(name, 1.0), self.kind)
 
     @torch.no_grad()
     def raw_answers(self, parts: Parts) -> dict[str, np.ndarray]:
         """Answers of each head."""
         summary, out = under(parts, "summary"), {}
-        if self.linear is not None or self.forest is not None or self.boosting is not None:
+        if any(head is not None for head in (self.linear, self.kernel, self.forest, self.boosting)):
             features = self.summaries.features(summary)
             if self.linear is not None:
                 out["linear"] = link(self.linear(features, self.summaries.bags(summary)), self.kind)
+            if self.kernel is not None:
+                out["kernel"] = link(self.kernel(features), self.kind)
             rounded = features.astype(np.float32).astype(np.float64)
             if self.forest is not None:
                 out["forest"] = self.forest(rounded)
@@ -187,13 +205,8 @@ class Heads:
         if self.deep is not None:
             members = self.deep.members(encoded.sets, encoded.network_context())
             members = members.with_values(members.values.double())
-            each = (
-                [members]
-                if self.deep.channelwise
-                else [members.with_values(v.contiguous()) for v in members.values.split(self.deep.width, dim=1)]
-            )
-            same = torch.nn.Identity()
-            pooled = [leave_one_out(DeepSet(same, same, pool=p), m) for p, m in zip(self.deep.pool, each, strict=True)]  # type: ignore[arg-type]
+            same, pairs = torch.nn.Identity(), zip(self.deep.pool, self.deep.pooled_sets(members), strict=True)
+            pooled = [leave_one_out(DeepSet(same, same, pool=pool), each) for pool, each in pairs]  # type: ignore[arg-type]
             rest["deep.pooled"] = torch.cat(pooled, dim=1)
         return self.answer(rest)
 
@@ -219,6 +232,9 @@ class Heads:
             self.linear, tables, raw = fit_linear(features, bags, task, weight, folds)
             held["linear"] = link(raw, self.kind)
             self.linear_tables = dict(zip(columns, map(torch.from_numpy, tables), strict=True))
+        if "kernel" in names and (features.size <= MOST_KERNEL_NUMBERS or len(names) == 1):
+            self.kernel, raw = fit_kernel(features, task, weight, folds)
+            held["kernel"] = link(raw, self.kind)
         rounded = features.astype(np.float32).astype(np.float64)
         if "forest" in names:
             self.forest, held["forest"] = fit_forest(rounded, task, weight, seed)
@@ -249,28 +265,32 @@ class Heads:
         if not rows.any():
             self.weights = dict.fromkeys(held, 1 / len(held))
             return None
-        known, names = task.take(np.flatnonzero(rows)), list(held)
-        found = blend_weights([held[n][rows] for n in names], known, None if weight is None else weight[rows])
-        self.weights = {name: float(w) for name, w in zip(names, found, strict=True) if w > 0}
+        known, weight = task.take(np.flatnonzero(rows)), None if weight is None else weight[rows]
+        found = {name: answers[rows] for name, answers in held.items()}
+        self.temperatures = {name: fit_temperature(each, known) for name, each in found.items()}
+        each = [self._calibrated(answers, name) for name, answers in found.items()]
+        chosen = zip(held, blend_weights(each, known, weight), strict=True)
+        self.weights = {name: float(w) for name, w in chosen if w > 0}
         for name in set(HEADS) - set(self.weights):
             setattr(self, name, None)
+        several = len(self.weights) > 1
+        self.temperatures = {name: self.temperatures[name] for name in self.weights if several}
         self.summaries.tables = {} if self.linear is None else self.linear_tables
+        self.temperatures["blend"] = fit_temperature(self.blend(found), known)
         answers = np.full((len(rows), self.outputs), np.nan)
-        answers[rows] = self.blend({name: held[name][rows] for name in self.weights})
-        self.temperature = fit_temperature(answers[rows], known)
-        answers[rows] = sharpen(answers[rows], self.temperature, self.kind)
+        answers[rows] = self.blend(found)
         return answers
 
     # --------------------------------------------------------------------------------------------- model files
 
     def get_state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and JSON-able facts that rebuild the heads."""
-        about = {"weights": self.weights, "temperature": self.temperature, "blocks": self.summaries.blocks}
+        about = {"weights": self.weights, "temperatures": self.temperatures, "blocks": self.summaries.blocks}
         facts: dict[str, Any] = {"heads": about}
         tensors = {f"table.{j}": table for j, table in self.summaries.tables.items()}
-        for name in ("linear", "forest", "boosting"):
+        for name in HEADS[:-1]:
             head = getattr(self, name)
-            tensors |= {} if head is None else {f"{name}.{n}": t for n, t in head.tensors().items()}
+            tensors |= {} if head is None else {f"{name}.{n}": t for n, t in as_tensors(head).items()}
         if self.deep is not None:
             facts["network"] = self.deep.facts
             tensors |= {f"deep.{n}": t.clone() for n, t in self.deep.double_pooling().state_dict().items()}
@@ -281,7 +301,7 @@ class Heads:
         about, outputs, summaries = facts["heads"], self.outputs, self.summaries
         most = sum(t.numel() for t in tensors.values()) + 64
         bounded(outputs, "n_outputs_", most)
-        blocks, weights, self.temperature = about["blocks"], about["weights"], float(about["temperature"])
+        blocks, weights, temperatures = about["blocks"], about["weights"], about["temperatures"]
         if not isinstance(blocks, list) or [b for b in summaries.possible_blocks() if b in blocks] != blocks:
             raise ValueError(f"the blocks of summaries do not fit the columns: {blocks!r}.")
         summaries.blocks = blocks
@@ -289,12 +309,14 @@ class Heads:
             raise ValueError(f"the weights of the heads are not valid: {weights!r}.")
         if not all(isinstance(w, float) and 0 <= w <= 1 for w in weights.values()):
             raise ValueError(f"the weights of the heads are not shares: {weights!r}.")
-        if not 0.01 < self.temperature < 100:
-            raise ValueError(f"the temperature {self.temperature} is out of range.")
-        self.weights = dict(weights)
+        if not all(isinstance(t, float) and 0.01 < t < 100 for t in temperatures.values()):
+            raise ValueError(f"a temperature is out of range: {temperatures!r}.")
+        self.weights, self.temperatures = dict(weights), dict(temperatures)
         count, scores = len(summaries.names()), 1 if self.kind == "classes" and outputs == 2 else outputs
         if "linear" in weights:
             self.linear = LinearHead.from_tensors(under(tensors, "linear"), count, scores)
+        if "kernel" in weights:
+            self.kernel = KernelHead.from_tensors(under(tensors, "kernel"), count, scores)
         if "forest" in weights:
             self.forest = TreeEnsemble.from_tensors(under(tensors, "forest"), count, outputs)
         if "boosting" in weights:
@@ -326,7 +348,13 @@ def head_names(model: str, encoder: ColumnEncoder, sets: int) -> list[str]:
     if model != "auto":
         return [model]
     tokens_only = encoder.numbers == 0 and sum(map(len, encoder.vocabularies)) > MOST_DEEP_TOKENS
-    use = {"linear": True, "forest": sets <= 6000, "boosting": sets >= 50, "deep": not tokens_only}
+    use = {
+        "linear": True,
+        "kernel": sets <= MOST_KERNEL_SETS and encoder.numbers > 0,
+        "forest": sets <= 6000,
+        "boosting": sets >= 50,
+        "deep": not tokens_only,
+    }
     return [name for name in HEADS if use[name]]
 
 

@@ -1,4 +1,4 @@
-"""Regularised linear models on summaries and bags of tokens."""
+"""Regularised linear models on summaries and bags of tokens, and a kernel machine on summaries for few sets."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from .blend import Folds
+from .state import check_arrays
 from .task import Task, link
 
 LIMIT = 4.0  # deviations at which summaries are clipped
 STRENGTHS = (0.1, 0.5, 2.0, 8.0, 32.0, 128.0)  # inverse regularisation, for rows of about unit length
 POWERS = (1, 0, 2)  # of the length by which a bag is divided: unit length, sums, means
+MOST_KERNEL_SETS = 600
+MOST_KERNEL_NUMBERS = 3_000_000  # of the training summaries, which are part of the model
+WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # inverse squared widths of the kernel, in units of the median squared distance
 
 
 class LinearHead(NamedTuple):
@@ -41,28 +45,19 @@ class LinearHead(NamedTuple):
 
     def __call__(self, features: np.ndarray, bags: list[np.ndarray]) -> np.ndarray:
         """(B, scores) of summaries (B, S) and of sums of token vectors, (B, scores + 1) each."""
-        out = standardise(features, self.mean, self.inverse) @ self.weight + self.bias
+        out = _standardise(features, self.mean, self.inverse) @ self.weight + self.bias
         for bag in bags:
             out = out + bag[:, :-1] * np.maximum(bag[:, -1:], 1e-12) ** (-self.power / 2)
         return out
-
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """Arrays as tensors, for a model file."""
-        return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in self._asdict().items()}
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, torch.Tensor], features: int, scores: int) -> LinearHead:
         """Rebuild; ValueError where the arrays do not fit."""
         shapes = ((features,), (features,), (features, scores), (scores,), (1,))
-        for name, shape in zip(cls._fields, shapes, strict=True):
-            if name not in tensors or tuple(tensors[name].shape) != shape or tensors[name].dtype != torch.float64:
-                raise ValueError(f"the linear head lacks an array {name!r} of shape {shape}.")
-            if not bool(tensors[name].isfinite().all()):
-                raise ValueError(f"the array {name!r} of the linear head is not finite.")
-        return cls(**{name: tensors[name].numpy() for name in cls._fields})
+        return cls(**check_arrays("linear", tensors, dict(zip(cls._fields, shapes, strict=True))))
 
 
-def standardise(features: np.ndarray, mean: np.ndarray, inverse: np.ndarray) -> np.ndarray:
+def _standardise(features: np.ndarray, mean: np.ndarray, inverse: np.ndarray) -> np.ndarray:
     """Clipped deviations; a missing summary is 0, the mean."""
     return np.clip(np.nan_to_num((features - mean) * inverse, nan=0.0), -LIMIT, LIMIT)
 
@@ -159,7 +154,7 @@ def _design(features: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         deviation = np.nanstd(features, axis=0)
     inverse = np.where(deviation > 1e-9, 1 / np.where(deviation > 1e-9, deviation, 1), 0.0)
     unit = max(1, int(np.count_nonzero(inverse))) ** -0.5
-    return standardise(features, mean, inverse) * unit, mean, inverse
+    return _standardise(features, mean, inverse) * unit, mean, inverse
 
 
 def _with_bags(
@@ -262,3 +257,78 @@ def _token_weights(bag: sp.csr_array) -> np.ndarray:
     weights = np.sqrt(np.log((1 + bag.shape[0]) / (1 + found)) + 1)
     weights[0] = 0.0
     return weights
+
+
+# ---------------------------------------------------------------------------------------------------------- kernel
+
+
+class KernelHead(NamedTuple):
+    """Logistic or ridge regression with a Gaussian kernel of standardised summaries.
+
+    Attributes
+    ----------
+    mean, inverse
+        As in `LinearHead`.
+    points : ndarray of shape (B, S)
+        Standardised summaries of the training sets.
+    dual : ndarray of shape (B, scores)
+    bias : ndarray of shape (scores,)
+    width : ndarray of shape (1,)
+        Factor of the squared distances.
+
+    """
+
+    mean: np.ndarray
+    inverse: np.ndarray
+    points: np.ndarray
+    dual: np.ndarray
+    bias: np.ndarray
+    width: np.ndarray
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        """(n, S) to (n, scores)."""
+        x = _standardise(features, self.mean, self.inverse)
+        return np.exp(-self.width * _squared_distances(x, self.points)) @ self.dual + self.bias
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, torch.Tensor], features: int, scores: int) -> KernelHead:
+        """Rebuild; ValueError where the arrays do not fit."""
+        sets = len(tensors["points"]) if "points" in tensors else 0
+        shapes = ((features,), (features,), (sets, features), (sets, scores), (scores,), (1,))
+        return cls(**check_arrays("kernel", tensors, dict(zip(cls._fields, shapes, strict=True))))
+
+
+def fit_kernel(
+    features: np.ndarray, task: Task, weight: np.ndarray | None, folds: Folds
+) -> tuple[KernelHead, np.ndarray]:
+    """Fit a kernel machine; its width and regularisation are chosen by the held-out loss of the folds.
+
+    Returns
+    -------
+    head : KernelHead
+        Fitted to all rows.
+    held_out : ndarray of shape (B, scores)
+        Raw scores of held-out rows; NaN for rows in no held-out fold.
+
+    """
+    _, mean, inverse = _design(features)
+    points = _standardise(features, mean, inverse)
+    distances = _squared_distances(points, points)
+    unit = float(np.median(distances[distances > 0])) if (distances > 0).any() else 1.0
+    best, found = np.inf, None
+    for width in (w / unit for w in WIDTHS):
+        size, vectors = np.linalg.eigh(np.exp(-width * distances))
+        used = size > 1e-6 * size[-1]
+        roots = np.sqrt(size[used])
+        x = vectors[:, used] * roots  # rows whose inner products are the kernel
+        loss, held_out, strength = _search(x, task, weight, folds, STRENGTHS)
+        if loss < best:
+            best, found = loss, (x, vectors[:, used] / roots, width, held_out, strength)
+    assert found is not None
+    x, back, width, held_out, strength = found
+    coefficients, bias = _solve(x, task, weight, strength, None)
+    return KernelHead(mean, inverse, points, back @ coefficients, bias, np.array([width])), held_out
+
+
+def _squared_distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.maximum(np.square(a).sum(1)[:, None] + np.square(b).sum(1) - 2 * a @ b.T, 0)

@@ -115,20 +115,19 @@ class SetNetworks(nn.Module):
             h = torch.cat(self.dropout(torch.relu(grouped)).unbind(0), dim=1)
         return sets.with_values(h)
 
-    def pool_state(self, members: Sets) -> Parts:
-        """State of the pooling; ValueError where the pooling has none."""
+    def pooled_sets(self, members: Sets) -> list[Sets]:
+        """Members as each of `pool` takes them: all networks at once, or one by one for poolings with weights."""
         if self.channelwise:
-            return self.pool[0].state(members)  # type: ignore[operator]
-        parts: Parts = {}
-        for k, (pool, values) in enumerate(zip(self.pool, members.values.split(self.width, dim=1), strict=True)):
-            found = pool.state(members.with_values(values.contiguous()))  # type: ignore[operator]
-            parts |= {f"{k}:{name}": part for name, part in found.items()}
-        return parts
+            return [members]
+        return [members.with_values(v.contiguous()) for v in members.values.split(self.width, dim=1)]
+
+    def pool_state(self, members: Sets) -> Parts:
+        """State of the poolings; ValueError where one has none."""
+        pairs = enumerate(zip(self.pool, self.pooled_sets(members), strict=True))
+        return {f"{k}:{n}": part for k, (pool, each) in pairs for n, part in pool.state(each).items()}  # type: ignore[operator]
 
     def pool_apply(self, method: str, *states: Parts) -> Any:
-        """`merge`, `remove` or `finish` of the pooling; several poolings are applied one by one."""
-        if self.channelwise:
-            return getattr(self.pool[0], method)(*states)
+        """`merge`, `remove` or `finish` of the poolings, one by one."""
         found = []
         for k, pool in enumerate(self.pool):
             own = [{n.split(":", 1)[1]: p for n, p in state.items() if n.startswith(f"{k}:")} for state in states]
@@ -151,11 +150,7 @@ class SetNetworks(nn.Module):
 
     def pool_members(self, members: Sets) -> Tensor:
         """Pooled vectors of all networks, (B, K * pooled), as `pool_apply("finish")` gives them."""
-        if self.channelwise:
-            return self.pool[0](members)
-        parts = members.values.split(self.width, dim=1)
-        pooled = [pool(members.with_values(v.contiguous())) for pool, v in zip(self.pool, parts, strict=True)]
-        return torch.cat(pooled, dim=1)
+        return torch.cat([pool(m) for pool, m in zip(self.pool, self.pooled_sets(members), strict=True)], dim=1)
 
     def answer(self, pooled: Tensor, counts: Tensor, context: Tensor | None) -> Tensor:
         """Rho: (B, K * pooled), (B,) and (B, context) to (K, B, outputs)."""

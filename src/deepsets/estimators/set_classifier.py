@@ -20,7 +20,7 @@ from .targets import check_outputs, class_labels, codes, find_classes, one_per_s
 from .task import Task
 
 
-@documented(SET_PARAMETERS.replace("{class_weight}", CLASS_WEIGHT))
+@documented(SET_PARAMETERS + CLASS_WEIGHT)
 @dataclass(kw_only=True, eq=False, repr=False)
 class SetClassifier(ClassifierMixin, SetEstimator):
     """A class, or several labels, for each set.

@@ -23,7 +23,11 @@ from .summaries import Summaries
 from .targets import per_member, present
 from .task import Task
 
-ModelName = Literal["auto", "deep", "boosting", "forest", "linear"]
+ModelName = Literal["auto", "deep", "boosting", "forest", "kernel", "linear"]
+
+# Members from which heads on summaries are fitted in a thread beside the networks: smaller arrays spend their time in
+# Python, and two threads that wait for each other were 8 % slower than one.
+LEAST_TOGETHER = 50_000
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -119,7 +123,7 @@ class SetEstimator(TransformerMixin, TableEstimator):
             self._train(encoded, task, weight, folds, made, **options)
             return {"deep": heads.deep_held_out(encoded, folds)}
 
-        together = "deep" in names and len(names) > 1 and threads(self.n_jobs) > 1
+        together = len(names) > 1 and threads(self.n_jobs) > 1 and encoded.members.total >= LEAST_TOGETHER
         held, deep_held = run_together(shallow, deep, together)
         self._finish(held | deep_held, task, weight)
         return self
@@ -127,13 +131,7 @@ class SetEstimator(TransformerMixin, TableEstimator):
     def partial_fit(self, X: Any, y: Any, *, z: Any = None, sample_weight: Any = None, classes: Any = None) -> Self:
         """One pass of the deep networks over these sets; the first call starts networks, without other heads.
 
-        Parameters
-        ----------
-        X, y, z, sample_weight
-            As in `fit`.
-        classes : array, optional
-            For classifiers: all classes that will ever occur (first call only).
-
+        Parameters are those of `fit`; classifiers take all `classes` that will ever occur, in the first call.
         """
         self._check_parameters()
         if hasattr(self, "heads_"):
@@ -179,10 +177,9 @@ class SetEstimator(TransformerMixin, TableEstimator):
         return plan(task, encoded.members.total, features, tokens, folds=folds, **chosen)
 
     def _train(self, encoded: Encoded, task: Task, weight: Any, folds: Any, made: Plan, **options: Any) -> None:
-        networks = self.heads_.deep
-        assert networks is not None
+        assert self.heads_.deep is not None
         self.history_ = fit_deep(
-            networks.float(),
+            self.heads_.deep.float(),
             encoded.sets,
             encoded.network_context(),
             task,
@@ -227,19 +224,7 @@ class SetEstimator(TransformerMixin, TableEstimator):
     # ------------------------------------------------------------------------------------------ states, answers
 
     def encode(self, X: Any, *, z: Any = None) -> State:
-        """Encode sets as pooled states, which can be stored, merged with ``+`` and decoded.
-
-        Parameters
-        ----------
-        X, z
-            As in `fit`.
-
-        Returns
-        -------
-        State
-            Float64 parts, one row per set.
-
-        """
+        """Encode sets as pooled states, one row per set, which can be stored, merged with ``+`` and decoded."""
         members, set_level, _ = self._read(X, z)
         if not self.mergeable_:
             raise ValueError(
@@ -257,13 +242,7 @@ class SetEstimator(TransformerMixin, TableEstimator):
     def decode(self, state: State, *, z: Any = None) -> np.ndarray:
         """Predict from states: class probabilities (B, classes), or values (B,) or (B, targets).
 
-        Parameters
-        ----------
-        state : State
-            From `encode`; the set-level values are part of it.
-        z : ignored
-            Accepted for symmetry with `encode`.
-
+        Set-level values are part of a state; `z` is accepted for symmetry with `encode`, and ignored.
         """
         self._check_fitted()
         return self._final(self.heads_.answer(state.parts))
@@ -295,11 +274,6 @@ class SetEstimator(TransformerMixin, TableEstimator):
     def explain(self, X: Any, *, z: Any = None) -> Any:
         """Contribution of each member: the answer for its set minus the answer without it.
 
-        Parameters
-        ----------
-        X, z
-            As in `fit`.
-
         Returns
         -------
         list of arrays of shape (members, outputs)
@@ -323,18 +297,9 @@ class SetEstimator(TransformerMixin, TableEstimator):
         return per_member(np.concatenate(found), members)
 
     def transform(self, X: Any, *, z: Any = None) -> Any:
-        """Embed sets: their summaries, and the pooled vector of the first deep network where there is one.
+        """Embed sets, (sets, embedding): their summaries, and the pooled vector of the first deep network.
 
-        Parameters
-        ----------
-        X, z
-            As in `fit`.
-
-        Returns
-        -------
-        ndarray of shape (sets, embedding)
-            Or as `set_output` says; a pandas table made from a table has the names of the sets as its index.
-
+        A pandas table made from a table (see `set_output`) has the names of the sets as its index.
         """
         members, set_level, _ = self._read(X, z)
         found = np.concatenate([self.heads_.embed(part) for part in self._parts(members, set_level)])
@@ -375,12 +340,8 @@ class SetEstimator(TransformerMixin, TableEstimator):
             for r in range(n_repeats):
                 mixed = replace(members, columns=members.columns.permuted(name, rng.permutation(members.total)))
                 found[i, r] = base - self._score(self._answers(mixed, set_level), y, members, None)
-        return Bunch(
-            importances_mean=found.mean(1),
-            importances_std=found.std(1),
-            importances=found,
-            feature_names=np.array(names, dtype=object),
-        )
+        about = {"importances_mean": found.mean(1), "importances_std": found.std(1), "importances": found}
+        return Bunch(**about, feature_names=np.array(names, dtype=object))
 
     # --------------------------------------------------------------------------------------------------- state
 

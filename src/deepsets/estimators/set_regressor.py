@@ -20,7 +20,7 @@ from .targets import as_numbers, check_outputs, check_values, one_per_set
 from .task import Task
 
 
-@documented(SET_PARAMETERS.replace("{class_weight}", ""))
+@documented(SET_PARAMETERS)
 @dataclass(kw_only=True, eq=False, repr=False)
 class SetRegressor(RegressorMixin, SetEstimator):
     """One or more values for each set.

@@ -45,3 +45,21 @@ def to_array(facts: Any, name: str) -> np.ndarray:
     if dtype not in _DTYPES:
         raise ValueError(f"{name!r} has the unknown type {dtype!r}.")
     return np.array(entries, dtype={"object": object, "b": bool, "U": None}.get(dtype, dtype))
+
+
+def check_arrays(
+    head: str, tensors: dict[str, torch.Tensor], shapes: dict[str, tuple[int, ...]]
+) -> dict[str, np.ndarray]:
+    """The float64 arrays of a head; ValueError where one is missing, has another shape or is not finite."""
+    for name, shape in shapes.items():
+        if name not in tensors or tuple(tensors[name].shape) != shape or tensors[name].dtype != torch.float64:
+            raise ValueError(f"the {head} head lacks an array {name!r} of shape {shape}.")
+        if not bool(tensors[name].isfinite().all()):
+            raise ValueError(f"the array {name!r} of the {head} head is not finite.")
+    return {name: tensors[name].numpy() for name in shapes}
+
+
+def as_tensors(head: Any) -> dict[str, torch.Tensor]:
+    """The arrays of a head, a named tuple, as tensors for a model file."""
+    arrays = ((name, value) for name, value in head._asdict().items() if isinstance(value, np.ndarray))
+    return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in arrays}

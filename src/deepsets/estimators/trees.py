@@ -63,35 +63,19 @@ class TreeEnsemble(NamedTuple):
             at = np.where(goes_left, self.left[at], self.right[at])
         return np.stack([self.value[:, j][at].sum(1) for j in range(self.value.shape[1])], axis=1)
 
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """Arrays as tensors, for a model file."""
-        return {
-            name: torch.from_numpy(np.ascontiguousarray(v)) for name, v in self._asdict().items() if name != "depth"
-        }
-
     @classmethod
     def from_tensors(cls, tensors: dict[str, torch.Tensor], features: int, outputs: int) -> TreeEnsemble:
         """Rebuild an ensemble; ValueError where the arrays do not describe one."""
-        try:
-            parts = {name: tensors[name].numpy() for name in cls._fields if name != "depth"}
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"a tree ensemble lacks the array {error}.") from None
+        parts = {name: tensors[name].numpy() for name in cls._fields if name != "depth"}
         nodes = len(parts["feature"])
         kinds = {"roots": "i", "feature": "i", "left": "i", "right": "i", "threshold": "f", "missing_left": "b"}
         for name, kind in kinds.items():
-            if (
-                parts[name].dtype.kind != kind
-                or parts[name].ndim != 1
-                or (name != "roots" and len(parts[name]) != nodes)
-            ):
+            length = len(parts["roots"]) if name == "roots" else nodes
+            if parts[name].dtype.kind != kind or parts[name].shape != (length,):
                 raise ValueError(f"the array {name!r} of a tree ensemble has a wrong type or length.")
         if parts["value"].shape != (nodes, outputs) or parts["base"].shape != (outputs,):
             raise ValueError("the values of a tree ensemble do not fit its nodes and outputs.")
-        if not (
-            np.isfinite(parts["value"]).all()
-            and np.isfinite(parts["base"]).all()
-            and not np.isnan(parts["threshold"]).any()
-        ):
+        if not (np.isfinite(parts["value"]).all() and np.isfinite(parts["base"]).all()):
             raise ValueError("a tree ensemble holds values that are not finite.")
         for name, end in (("roots", nodes), ("left", nodes), ("right", nodes), ("feature", features)):
             if len(parts[name]) and (parts[name].min() < 0 or parts[name].max() >= end):
@@ -112,28 +96,40 @@ def _depth(roots: np.ndarray, left: np.ndarray, right: np.ndarray) -> int:
     return depth
 
 
-def _gather(trees: list[dict[str, np.ndarray]], base: np.ndarray) -> TreeEnsemble:
-    """Trees with node numbers of their own, as one ensemble."""
-    starts = np.cumsum([0, *(len(t["feature"]) for t in trees)])
-    moved = {
-        side: np.concatenate([t[side] + s for t, s in zip(trees, starts[:-1], strict=True)]).astype(np.int32)
-        for side in ("left", "right")
-    }
-    same = {
-        name: np.concatenate([t[name] for t in trees]) for name in ("feature", "threshold", "missing_left", "value")
-    }
-    roots = starts[:-1].astype(np.int32)
-    return TreeEnsemble(
-        roots,
-        same["feature"].astype(np.int32),
-        moved["left"],
-        moved["right"],
-        same["threshold"].astype(np.float64),
-        same["missing_left"].astype(bool),
-        same["value"].astype(np.float64),
-        base,
-        _depth(roots, moved["left"], moved["right"]),
-    )
+class _Tree(NamedTuple):
+    """One tree, with node numbers of its own."""
+
+    left: np.ndarray
+    right: np.ndarray
+    feature: np.ndarray
+    threshold: np.ndarray
+    missing_left: np.ndarray
+    value: np.ndarray
+
+    @classmethod
+    def make(
+        cls, leaf: Any, left: Any, right: Any, feature: Any, threshold: Any, missing_left: Any, value: Any
+    ) -> _Tree:
+        """Leaves point to themselves; inner nodes have no value."""
+        here = np.arange(len(leaf))
+        return cls(
+            np.where(leaf, here, left),
+            np.where(leaf, here, right),
+            np.where(leaf, 0, feature),
+            np.where(leaf, 0.0, threshold),
+            np.asarray(missing_left, dtype=bool),
+            np.where(leaf[:, None], value, 0.0),
+        )
+
+
+def _gather(trees: list[_Tree], base: np.ndarray) -> TreeEnsemble:
+    """Trees as one ensemble."""
+    starts = np.cumsum([0, *(len(tree.feature) for tree in trees)])[:-1].astype(np.int32)
+    moved = [tree._replace(left=tree.left + s, right=tree.right + s) for tree, s in zip(trees, starts, strict=True)]
+    left, right, feature, threshold, missing_left, value = map(np.concatenate, zip(*moved, strict=True))
+    left, right, feature = (part.astype(np.int32) for part in (left, right, feature))
+    depth = _depth(starts, left, right)
+    return TreeEnsemble(starts, feature, left, right, threshold, missing_left, value, base, depth)
 
 
 # ---------------------------------------------------------------------------------------------------------- forest
@@ -165,22 +161,10 @@ def fit_forest(
     )
     y = task.indicators()
     model.fit(x.astype(np.float32), y[:, 0] if y.shape[1] == 1 else y, sample_weight=weight)
-    parts, scale = [], 1.0 / trees
-    for tree in model.estimators_:
-        t = tree.tree_
-        leaf = t.children_left < 0
-        here = np.arange(t.node_count)
-        value = t.value[:, :, 0] * scale
-        parts.append(
-            {
-                "left": np.where(leaf, here, t.children_left),
-                "right": np.where(leaf, here, t.children_right),
-                "feature": np.where(leaf, 0, t.feature),
-                "threshold": np.where(leaf, 0.0, t.threshold),
-                "missing_left": np.asarray(t.missing_go_to_left, dtype=bool),
-                "value": np.where(leaf[:, None], value, 0.0),
-            }
-        )
+    parts = []
+    for t in (tree.tree_ for tree in model.estimators_):
+        left, right, value = t.children_left, t.children_right, t.value[:, :, 0] / trees
+        parts.append(_Tree.make(left < 0, left, right, t.feature, t.threshold, t.missing_go_to_left, value))
     total, times = np.zeros_like(y), np.zeros((rows, 1))
     for tree, used in zip(model.estimators_, model.estimators_samples_, strict=True):
         out = np.ones(rows, dtype=bool)
@@ -217,7 +201,7 @@ def fit_boosting(
     x = x.astype(np.float32).astype(np.float64)
     columns = _columns(task)
     raw = np.full((len(x), len(columns)), np.nan)
-    trees: list[dict[str, np.ndarray]] = []
+    trees: list[_Tree] = []
     base = np.zeros(len(columns))
     for j, y in enumerate(_targets(task)):
         models = [
@@ -272,27 +256,18 @@ class _Boosted:
         stages = self.model._staged_raw_predict(x[:, self.columns])
         return np.stack([np.array(stage, copy=True).reshape(len(x), -1) for stage in stages])
 
-    def trees(
-        self, best: int, outputs: int, where: slice, scale: float
-    ) -> tuple[list[dict[str, np.ndarray]], np.ndarray]:
-        """Nodes of the first `best` iterations, and the score before them."""
+    def trees(self, best: int, outputs: int, where: slice, scale: float) -> tuple[list[_Tree], np.ndarray]:
+        """Trees of the first `best` iterations, and the score before them."""
         out = []
         for each in self.model._predictors[:best]:
             for place, predictor in zip(range(*where.indices(outputs)), each, strict=True):
                 nodes = predictor.nodes
-                leaf, here = nodes["is_leaf"].astype(bool), np.arange(len(nodes))
                 value = np.zeros((len(nodes), outputs))
-                value[leaf, place] = nodes["value"][leaf] * scale
-                out.append(
-                    {
-                        "left": np.where(leaf, here, nodes["left"]),
-                        "right": np.where(leaf, here, nodes["right"]),
-                        "feature": np.where(leaf, 0, self.columns[nodes["feature_idx"]]),
-                        "threshold": np.where(leaf, 0.0, nodes["num_threshold"]),
-                        "missing_left": nodes["missing_go_to_left"].astype(bool),
-                        "value": value,
-                    }
-                )
+                value[:, place] = nodes["value"] * scale
+                feature = self.columns[nodes["feature_idx"]]
+                sides = (nodes[name] for name in ("left", "right"))
+                leaf, threshold, gap = (nodes[n] for n in ("is_leaf", "num_threshold", "missing_go_to_left"))
+                out.append(_Tree.make(leaf == 1, *sides, feature, threshold, gap, value))
         return out, np.asarray(self.model._baseline_prediction, dtype=np.float64).ravel() * scale
 
 

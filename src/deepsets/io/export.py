@@ -145,7 +145,7 @@ class _Prediction(nn.Module):
         self.members = not hasattr(estimator, "heads_")
         self.network = estimator.network_ if self.members else estimator.heads_.deep
         self.unscale: Any = getattr(estimator, "unscale_", getattr(self.network, "unscale", None))
-        self.temperature = 1.0 if self.members else estimator.heads_.temperature
+        self.temperature = 1.0 if self.members else estimator.heads_.temperatures.get("blend", 1.0)
         self.labels = not self.members and estimator.heads_.kind == "labels"
 
     def forward(self, sets: Sets, z: Tensor | None = None) -> Tensor:

@@ -39,8 +39,9 @@ def test_tools_for_any_estimator_work_on_lists():
     assert BaggingClassifier(SetClassifier(model="linear"), 2, random_state=0).fit(sets, y).score(sets, y) > 0.8
     alone = SetClassifier(model="linear", random_state=0).fit(sets, y)
     np.testing.assert_allclose(alone.predict_proba(sets), alone.predict_proba(X), atol=1e-6)
-    found = permutation_importance(alone, sets, y, n_repeats=2, random_state=0)  # whole sets are one column
-    assert found.importances_mean.shape == (1,) and found.importances_mean[0] > 0.2
+    for form in (sets, Sets.from_list(X)):
+        found = permutation_importance(alone, form, y, n_repeats=2, random_state=0)  # whole sets are one column
+        assert found.importances_mean.shape == (1,) and found.importances_mean[0] > 0.2
     calibrated = CalibratedClassifierCV(SetClassifier(model="linear", random_state=0), cv=2).fit(X, y)
     assert calibrated.score(X, y) > 0.8
     array = np.random.default_rng(0).normal(size=(40, 4, 3))

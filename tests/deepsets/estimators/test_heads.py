@@ -17,7 +17,11 @@ from deepsets.estimators.blend import (
     make_folds,
     residual_quantiles,
 )
-from deepsets.estimators.linear import bag_matrix, fit_linear
+from deepsets.estimators.encoder import ColumnEncoder
+from deepsets.estimators.heads import Heads
+from deepsets.estimators.linear import KernelHead, bag_matrix, fit_kernel, fit_linear
+from deepsets.estimators.state import as_tensors
+from deepsets.estimators.summaries import Summaries
 from deepsets.estimators.task import Task, link, sharpen
 from deepsets.estimators.trees import TreeEnsemble, _Boosted, _gather, fit_boosting, fit_forest
 
@@ -64,7 +68,7 @@ def test_forest_and_boosting_predict_held_out_rows_and_survive_their_tensors(kin
     boosting, raw = fit_boosting(x, task, None, folds, 0, 40)
     assert task.loss(link(raw, kind)).mean() < task.loss(np.tile(task.indicators().mean(0), (150, 1))).mean() * 0.6
     for trees in (forest, boosting):
-        again = TreeEnsemble.from_tensors(trees.tensors(), 3, trees.value.shape[1])
+        again = TreeEnsemble.from_tensors(as_tensors(trees), 3, trees.value.shape[1])
         np.testing.assert_array_equal(again(x), trees(x))
 
 
@@ -81,7 +85,7 @@ def test_boosting_of_very_many_columns_looks_at_those_that_matter():
 def test_damaged_tree_arrays_are_refused():
     x = np.random.default_rng(0).normal(size=(40, 2))
     trees, _ = fit_forest(x, Task("regression", x[:, :1], 1), None, 0, trees=3)
-    good = trees.tensors()
+    good = as_tensors(trees)
     for name, value, message in (
         ("left", good["left"] + 10_000, "points outside"),
         ("feature", good["feature"] + 2, "points outside"),
@@ -126,6 +130,21 @@ def test_bags_are_sums_or_means_as_the_target_asks(power):
     )
     assert head.power.tolist() == [power]
     assert np.square(held - task.y).mean() < 0.1
+
+
+def test_the_kernel_head_equals_its_parts_written_out_and_separates_a_ring_from_its_centre():
+    rng = np.random.default_rng(0)
+    angle, radius = rng.uniform(0, 2 * np.pi, 120), np.where(np.arange(120) % 2, 1.0, 3.0)
+    features = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1) + 0.1 * rng.normal(size=(120, 2))
+    task = Task("classes", np.arange(120) % 2, 2)
+    head, held = fit_kernel(features, task, None, make_folds(task, 3, 0))
+    assert ((held[:, 0] > 0) == task.y).all()
+    new = rng.normal(size=(7, 2))
+    scaled = [(x - features.mean(0)) / features.std(0) for x in (new, features)]
+    kernel = np.exp(-head.width * np.square(scaled[0][:, None] - scaled[1]).sum(2))
+    np.testing.assert_allclose(head(new), kernel @ head.dual + head.bias)
+    again = KernelHead.from_tensors(as_tensors(head), 2, 1)
+    np.testing.assert_array_equal(again(new), head(new))
 
 
 # ------------------------------------------------------------------------------------------------------- summaries
@@ -211,6 +230,34 @@ def test_the_temperature_undoes_overconfidence():
     np.testing.assert_allclose(sharpen(sharp, 2.0, "classes"), both, atol=1e-9)
 
 
+def test_an_overconfident_head_is_calibrated_before_it_is_weighed():
+    rng = np.random.default_rng(0)
+    chance = rng.uniform(0.05, 0.95, 2000)
+    y = (rng.random(2000) < chance).astype(int)
+    good = sharpen(np.stack([1 - chance, chance], axis=1), 0.33, "classes")
+    poor = np.stack([1 - 0.5 * chance, 0.5 * chance], axis=1)
+    task = Task("classes", y, 2)
+    heads = Heads("classes", 2, Summaries(ColumnEncoder(), None))
+    blend = heads.choose({"linear": poor, "deep": good}, task, None)
+    assert heads.weights["deep"] > 0.9
+    assert task.loss(blend).mean() < task.loss(np.stack([1 - chance, chance], axis=1)).mean() * 1.01
+
+
+@pytest.mark.parametrize("kind", [SetClassifier, SetRegressor])
+def test_two_threads_give_the_answers_of_one(kind, monkeypatch):
+    monkeypatch.setattr("deepsets.estimators.set_estimator.LEAST_TOGETHER", 0)
+    X, before = clouds(60), torch.get_num_threads()
+    y = np.array([x.max() for x in X])
+    y = y > np.median(y) if kind is SetClassifier else y
+    one, two = (kind(epochs=3, n_jobs=n, random_state=0).fit(X, y) for n in (1, 2))
+    assert torch.get_num_threads() == before
+    assert one.head_weights_ == two.head_weights_
+    for part in ("encode", "transform"):
+        a, b = (getattr(model, part)(X) for model in (one, two))
+        pairs = zip(a.parts.values(), b.parts.values(), strict=True) if part == "encode" else [(a, b)]
+        assert all(np.array_equal(p, q) for p, q in pairs)
+
+
 def test_folds_hold_out_every_set_once_and_spread_rare_classes():
     y = np.array([0] * 17 + [1] * 3)
     folds = make_folds(Task("classes", y, 2), 5, 0)
@@ -271,6 +318,7 @@ MODELS = [
     (SetClassifier, {"model": "deep", "epochs": 2}),
     (SetClassifier, {"model": "deep", "epochs": 2, "pool": "gated"}),
     (SetClassifier, {"model": "boosting"}),
+    (SetClassifier, {"model": "kernel"}),
     (MemberRegressor, {"epochs": 2}),
     (OddOneOut, {"epochs": 2}),
     (SupportDistributionMachine, {}),
@@ -340,7 +388,7 @@ def test_the_default_blend_is_close_to_its_best_head_and_names_what_it_kept():
     blend = losses.pop("blend")
     assert blend <= min(losses.values()) * 1.1
     assert sum(model.head_weights_.values()) == pytest.approx(1)
-    for name in ("linear", "forest", "boosting", "deep"):
+    for name in ("linear", "kernel", "forest", "boosting", "deep"):
         assert (getattr(model.heads_, name) is not None) == (name in model.head_weights_)
     assert model.transform(X).shape == (40, len(model.get_feature_names_out()))
 

@@ -307,7 +307,7 @@ def test_masked_arrays_are_gaps():
         ({"width": 0}, "width must be an integer of at least 1, found 0"),
         ({"dropout": 2.0}, "dropout must be a number between 0 and 1, found 2.0"),
         ({"learning_rate": "fast"}, "learning_rate must be a number"),
-        ({"model": "magic"}, "model must be 'auto', 'deep', 'boosting', 'forest' or 'linear'"),
+        ({"model": "magic"}, "model must be 'auto', 'deep', 'boosting', 'forest', 'kernel' or 'linear'"),
     ],
 )
 def test_parameters_out_of_range_are_named(options, message):
@@ -412,3 +412,23 @@ def test_weights_of_unknown_classes_are_refused():
     X = [np.ones((2, 2)) * i for i in range(20)]
     with pytest.raises(ValueError, match="class_weight names 'sik', which is not a class; classes are 'ill', 'well'"):
         SetClassifier(class_weight={"sik": 3}, **QUICK).fit(X, ["ill", "well"] * 10)
+
+
+@pytest.mark.parametrize("library", ["pandas", "arrow", "records"])
+def test_a_column_without_values_in_fit_never_stops_a_prediction(library):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"set": np.repeat(np.arange(20), 3), "a": rng.normal(size=60), "note": [None] * 60})
+    y = table.groupby("set").a.mean().to_numpy()
+
+    def given(frame):
+        if library == "records":
+            return [group.drop(columns="set").to_dict("records") for _, group in frame.groupby("set")]
+        return frame if library == "pandas" else pa.table(frame)
+
+    by = None if library == "records" else "set"
+    model = SetRegressor(model="linear", by=by, random_state=0).fit(given(table), y)
+    plain = model.predict(given(table))
+    for values in (["late"] * 60, list(range(60))):
+        with pytest.warns(UserWarning, match=r"not seen in fit: 60 of 60 values in 'note', for example ('late'|0)"):
+            found = model.predict(given(table.assign(note=values)))
+        np.testing.assert_array_equal(found, plain)
