@@ -39,7 +39,7 @@ class BaseExpander(BaseEstimator):
     Elements are hashable tokens, listed in `vocabulary_`, or rows of features, or both. Order and repetition in a query
     do not matter, nor capitals, accents and hyphens. Unknown members are skipped with an `UnknownElementWarning`.
 
-    Subclasses implement `_fit` and `_scores`, and `_score_rows` if they can score rows of features. Learned attributes
+    Subclasses implement `_fit` and `_scores`, and `_score_some` if they can score rows of features. Learned attributes
     end with an underscore and are saved: arrays, sparse matrices, plain values, or a `network_` of `new_network`.
 
     Attributes
@@ -88,17 +88,15 @@ class BaseExpander(BaseEstimator):
     def _best_scores(self, query: Members, z: np.ndarray | None, best: int | None) -> np.ndarray:
         return self._all([query], z)[0]  # (V,); only those of the best have to be exact
 
-    def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
-        """Queries and candidates as ids or as rows of features -> (Q, C)."""
-        raise ValueError(f"this {type(self).__name__} scores its vocabulary only, not rows of features.")
-
-    def _score_ids(self, queries: list[np.ndarray], ids: np.ndarray, z: np.ndarray | None) -> np.ndarray:
-        """Scores of some elements, (Q, C); subclasses may know a cheaper way."""
-        return self._scores(queries, z)[:, ids]
+    def _score_some(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
+        """Queries and candidates as ids or as rows of features -> (Q, C); subclasses may know a cheaper way for ids."""
+        if candidates.ndim > 1 or any(query.ndim > 1 for query in queries):
+            raise ValueError(f"this {type(self).__name__} scores its vocabulary only, not rows of features.")
+        return self._scores(queries, z)[:, candidates]
 
     def _member_fits(self, others: list[Members], members: Members, z: np.ndarray | None) -> np.ndarray:
         """How well member n goes with `others[n]`, (n,)."""
-        return (self._score_ids if members.ndim == 1 else self._score_rows)(others, members, z).diagonal().copy()
+        return self._score_some(others, members, z).diagonal().copy()
 
     def _default_vocabulary(self) -> list[Any]:
         return []
@@ -223,10 +221,8 @@ class BaseExpander(BaseEstimator):
         members, context = self._members(query, "the query"), self._z(z, 1)
         if candidates is None:
             return self._all([members], context)[0]
-        if is_rows(candidates):
-            return self._score_rows([members], self._rows(candidates, "the candidates"), context)[0]
-        wanted = self.ids(candidates, "the candidates")
-        return (self._score_ids if members.ndim == 1 else self._score_rows)([members], wanted, context)[0]
+        read = self._rows if is_rows(candidates) else self.ids
+        return self._score_some([members], read(candidates, "the candidates"), context)[0]
 
     def scores(self, queries: Iterable[Any] | Sets, z: Any = None) -> np.ndarray:
         """Score the whole vocabulary for many queries, (Q, V).
@@ -292,7 +288,7 @@ class BaseExpander(BaseEstimator):
     def _all(self, queries: list[Members], z: np.ndarray | None) -> np.ndarray:
         if all(query.ndim == 1 for query in queries):
             return self._scores(queries, z)
-        return self._score_rows(queries, np.arange(len(self.vocabulary_)), z)
+        return self._score_some(queries, np.arange(len(self.vocabulary_)), z)
 
     def parse(self, query: Any) -> ParsedQuery:
         """Read a query as people write it: known elements, and unknown ones with suggestions; see `Vocabulary`."""

@@ -77,11 +77,8 @@ class BayesianSets(BaseExpander):
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
         return self._score(queries, self.table_)
 
-    def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
+    def _score_some(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
         return self._score(queries, self._table_rows(candidates))
-
-    def _score_ids(self, queries: list[np.ndarray], ids: np.ndarray, z: np.ndarray | None) -> np.ndarray:
-        return self._score(queries, self.table_[ids])
 
     def set_score(self, query: Any) -> float:
         r"""Score how well the members of a set go together: :math:`S(X) = \log p(X) − Σ_m \log p(\{x_m\})`."""

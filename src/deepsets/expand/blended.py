@@ -156,16 +156,13 @@ class BlendedExpander(BaseExpander):
         return nn.Sequential(FeatureScaler(self.n_evidence_), nn.Hardtanh(-6, 6), *layers)
 
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
-        return self._network_scores(queries, None)
-
-    def _score_ids(self, queries: list[np.ndarray], ids: np.ndarray, z: np.ndarray | None) -> np.ndarray:
-        return self._network_scores(queries, ids)
+        return self._score_some(queries, None, z)
 
     @torch.inference_mode()
-    def _network_scores(self, queries: list[np.ndarray], ids: np.ndarray | None) -> np.ndarray:
+    def _score_some(self, queries: list[Any], candidates: Any, z: np.ndarray | None) -> np.ndarray:
         found = []
         for query in queries:
-            rows = torch.from_numpy(self._evidence(self._evidence.encode(query), ids))
+            rows = torch.from_numpy(self._evidence(self._evidence.encode(query), candidates))
             found.append(torch.cat([self.network_(block).squeeze(1) for block in rows.split(_BLOCK)]).numpy())
         return np.stack(found)
 

@@ -193,10 +193,10 @@ class Expander(BaseExpander):
             return super()._member_fits(others, members, z)
         return self._fit_scores(others, z)[np.arange(len(others)), members]
 
-    def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
+    def _score_some(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
         """New items are scored as the known items that have the most similar features."""
         if self.features_ is None:
-            return super()._score_rows(queries, candidates, z)
+            return super()._score_some(queries, candidates, z)
         table = unit(as_dense(self.features_))
         known = [q if q.ndim == 1 else np.unique((unit(as_dense(q)) @ table.T).argmax(1)) for q in queries]
         scores = self._scores(known, z)

@@ -224,11 +224,8 @@ class SetExpander(BaseExpander):
     def _best_scores(self, query: Members, z: np.ndarray | None, best: int | None) -> np.ndarray:
         return (self._scores([query], z, best) if query.ndim == 1 else self._all([query], z))[0]
 
-    def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
+    def _score_some(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
         return self._new_scorer(candidates).scores(self._encode(queries, z))
-
-    def _score_ids(self, queries: list[np.ndarray], ids: np.ndarray, z: np.ndarray | None) -> np.ndarray:
-        return self._score_rows(list(queries), ids, z)
 
     def _member_fits(self, others: list[Members], members: Members, z: np.ndarray | None) -> np.ndarray:
         # ρ of the whole set is the same whichever member is left out: compare with all other elements, or with evenly
@@ -238,7 +235,7 @@ class SetExpander(BaseExpander):
         if some == count:
             found = self._all(others, z)
         else:
-            found = self._score_rows(others, np.linspace(0, count - 1, some).astype(np.int64), z)
+            found = self._score_some(others, np.linspace(0, count - 1, some).astype(np.int64), z)
         total = logsumexp(found.astype(np.float64), axis=1) + np.log(count / some)
         return super()._member_fits(others, members, z) - total
 

@@ -70,10 +70,7 @@ class NearestVectors(BaseExpander):
     def _scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
         return self._score_table(list(queries), self.table_, self.known_)
 
-    def _score_ids(self, queries: list[np.ndarray], ids: np.ndarray, z: np.ndarray | None) -> np.ndarray:
-        return self._score_rows(list(queries), ids, z)
-
-    def _score_rows(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
+    def _score_some(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
         known = self.known_[candidates] if candidates.ndim == 1 else np.ones(candidates.shape[0], dtype=bool)
         return self._score_table(queries, self._vectors(candidates), known)
 
