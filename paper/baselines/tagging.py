@@ -7,6 +7,7 @@ import numpy as np
 from scipy import linalg
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp
+from sklearn.preprocessing import StandardScaler
 
 
 class TagScores(NamedTuple):
@@ -85,21 +86,6 @@ def choose(candidates: Sequence[T], features: np.ndarray, tags: np.ndarray, *, p
     return best
 
 
-class Scaling:
-    """Mean 0 and deviation 1 for each feature, as found in training images; a constant feature is 0.
-
-    >>> Scaling(np.array([[1.0, 5], [3, 5]]))(np.array([[3.0, 5]]))
-    array([[1., 0.]])
-    """
-
-    def __init__(self, features: np.ndarray) -> None:
-        self.mean, self.deviation = features.mean(0, dtype=float), features.std(0, dtype=float)
-
-    def __call__(self, features: np.ndarray) -> np.ndarray:
-        """Return scaled features, (n, d)."""
-        return (features - self.mean) / np.where(self.deviation > 1e-6, self.deviation, 1)
-
-
 class LeastSquares:
     r"""Linear scores  $s = x W$  with  $\min_W \frac1n \|Y - X W\|^2 + λ\|W\|^2$,  x in units of its deviation.
 
@@ -116,8 +102,8 @@ class LeastSquares:
 
     def fit(self, features: np.ndarray, tags: np.ndarray) -> Self:
         """Learn from tagged images."""
-        self.scaling = Scaling(features)
-        x = self.scaling(features)
+        self.scaling = StandardScaler().fit(features.astype(float))
+        x = self.scaling.transform(features.astype(float))
         square = x.T @ x / len(x) + self.penalty * np.eye(x.shape[1])
         self.weights = linalg.solve(square, x.T @ tags / len(x), assume_a="pos")
         deviations = tags.std(0)
@@ -126,7 +112,7 @@ class LeastSquares:
 
     def scores(self, features: np.ndarray) -> np.ndarray:
         """Return how well every tag fits, (n, t)."""
-        return self.scaling(features) @ self.weights
+        return self.scaling.transform(features.astype(float)) @ self.weights
 
 
 class JEC:
@@ -210,8 +196,8 @@ class FastTag:
 
     def fit(self, features: np.ndarray, tags: np.ndarray) -> Self:
         """Learn from tagged images."""
-        self.scaling = Scaling(features)
-        count, x, y = len(features), self.scaling(features), tags.astype(float)
+        self.scaling = StandardScaler().fit(features.astype(float))
+        count, x, y = len(features), self.scaling.transform(features.astype(float)), tags.astype(float)
         together, keep = y.T @ y / count, 1 - self.corruption
         lost = keep**2 * together + keep * self.corruption * np.diag(np.diag(together))  # E ỹᵀỹ
         cross, ridge = keep * together, 1e-9 * np.eye(len(lost))  # E ỹᵀy
@@ -227,4 +213,4 @@ class FastTag:
 
     def scores(self, features: np.ndarray) -> np.ndarray:
         """Return how well every tag fits, (n, t)."""
-        return self.scaling(features) @ self.weights
+        return self.scaling.transform(features.astype(float)) @ self.weights
