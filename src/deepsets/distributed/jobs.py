@@ -242,13 +242,7 @@ def pool(
 
 
 def states_header(table: str | Path) -> dict[str, Any] | None:
-    """Return the description of a table of states, or None for any other table.
-
-    Parameters
-    ----------
-    table : str or Path
-        Path or URI of a file or folder.
-    """
+    """Return the description of a table of states, or None for any other table."""
     found: dict[str, Any] | None = None
     if Path(table).suffix in (".parquet", ".pq"):
         try:

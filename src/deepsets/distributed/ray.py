@@ -75,7 +75,7 @@ class Ray:
             logging.getLogger("ray.data").setLevel(logging.ERROR)
             if mine:
                 local = {} if self.address else {"include_dashboard": False, "num_cpus": self.workers}
-                ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR, **local)
+                ray.init(address=self.address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)
             try:
                 context = ray.data.DataContext.get_current()
                 context.enable_progress_bars = progress and sys.stderr.isatty()

@@ -118,11 +118,6 @@ def shape_of(table: Any) -> Shape:
     """Return the layout of a table.
 
     Only the schema is read, and the first rows where the width of lists of lists is not in the schema.
-
-    Parameters
-    ----------
-    table : File or pyarrow.Table
-        The table.
     """
     types = arrow().types
     places: dict[str, tuple[str, int | None]] = {}

@@ -124,17 +124,7 @@ class File:
             return self._checked(self._source.to_table(columns=columns))
 
     def batches(self, columns: list[str], rows: int, groups: tuple[int, int] | None = None) -> Iterator[Any]:
-        """Iterate over record batches in the order of the file.
-
-        Parameters
-        ----------
-        columns : list of str
-            Columns to read.
-        rows : int
-            Largest number of rows of a batch.
-        groups : tuple of (int, int), optional
-            First row group of a Parquet file to be read, and the one after the last; by default all.
-        """
+        """Iterate over record batches in the order of the file."""
         with reading(self.path):
             if self.kind == "parquet":
                 chosen = range(*groups) if groups else None
@@ -259,15 +249,7 @@ def is_single(kind: Any) -> bool:
 
 
 def numbers(column: Any, name: str) -> np.ndarray:
-    """Convert an Arrow column to float64, with NaN for null.
-
-    Parameters
-    ----------
-    column : pyarrow.Array
-        Integers, floats, booleans or decimals.
-    name : str
-        Its name, for the error message.
-    """
+    """Convert an Arrow column to float64, with NaN for null."""
     if not is_number(column.type):
         shown = next((str(v) for v in column.slice(0, 100).to_pylist() if v is not None), "")
         raise TableError(

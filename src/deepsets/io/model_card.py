@@ -8,17 +8,7 @@ from .predictions import TASKS, task_of
 
 
 def card(model: Any, config: dict[str, Any], name: str) -> str:
-    """Return README.md of a model folder.
-
-    Parameters
-    ----------
-    model : estimator or Expander
-        The fitted model.
-    config : dict
-        Contents of config.json.
-    name : str
-        Name of the folder.
-    """
+    """Return README.md of a model folder."""
     params = config["params"]
     task = task_of(config["class"])
     expander, context = task is TASKS["expansion"], int(getattr(model, "n_context_", 0))

@@ -136,15 +136,7 @@ def load(path: str | Path) -> Any:
 
 
 def check_free(path: Path, overwrite: bool) -> None:
-    """Raise an error for a path that exists; with `overwrite`, unless it is a model folder or an empty folder.
-
-    Parameters
-    ----------
-    path : Path
-        The folder to write.
-    overwrite : bool
-        Whether a model folder may be replaced.
-    """
+    """Raise an error for a path that exists; with `overwrite`, unless it is a model folder or an empty folder."""
     if not (path.exists() or path.is_symlink()):
         return
     if not overwrite:
@@ -197,15 +189,7 @@ def checksum(config: dict[str, Any]) -> str:
 
 
 def to_plain(value: Any, name: str) -> Any:
-    """Convert a value to what JSON can hold.
-
-    Parameters
-    ----------
-    value : object
-        Numbers, text, None, and lists, tuples and dicts of these.
-    name : str
-        What it is, for the error message.
-    """
+    """Convert a value to what JSON can hold."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, list | tuple):

@@ -60,13 +60,7 @@ TASKS = {
 
 
 def task_of(model: Any) -> Task:
-    """Return the task of a model.
-
-    Parameters
-    ----------
-    model : estimator, Expander or str
-        A model, or the name of its class.
-    """
+    """Return the task of a model."""
     name = model if isinstance(model, str) else type(model).__name__
     if name == "SupportDistributionMachine":
         return TASKS["set-regression"]
@@ -74,22 +68,7 @@ def task_of(model: Any) -> Task:
 
 
 def prediction_columns(model: Any, part: TableSets, by: str) -> dict[str, Any]:
-    """Predict whole sets.
-
-    Parameters
-    ----------
-    model : estimator
-        A fitted estimator.
-    part : TableSets
-        The sets.
-    by : str
-        Name of the column that names the set.
-
-    Returns
-    -------
-    dict of str to array
-        The name of the set, for members their position in it, ``prediction``, and ``probability_…`` for classes.
-    """
+    """Predict whole sets."""
     task = task_of(model)
     out = naming_columns(part, by, per_member=task.per_member)
     z = {} if part.z is None else {"z": part.z}
@@ -102,15 +81,7 @@ def prediction_columns(model: Any, part: TableSets, by: str) -> dict[str, Any]:
 
 
 def output_columns(model: Any, values: np.ndarray) -> dict[str, Any]:
-    """Return the outputs of a model under their names.
-
-    Parameters
-    ----------
-    model : estimator or torch.nn.Module
-        The model.
-    values : ndarray of shape (n,), (n, outputs) or (n, classes)
-        Numbers, or probabilities of classes.
-    """
+    """Return the outputs of a model under their names."""
     if hasattr(model, "classes_"):
         shares = {f"probability_{label}": values[:, i] for i, label in enumerate(model.classes_)}
         return {"prediction": model.classes_[values.argmax(1)], **shares}
@@ -120,17 +91,7 @@ def output_columns(model: Any, values: np.ndarray) -> dict[str, Any]:
 
 
 def naming_columns(part: TableSets, by: str, *, per_member: bool) -> dict[str, Any]:
-    """Return the first columns of a table of predictions.
-
-    Parameters
-    ----------
-    part : TableSets
-        The sets.
-    by : str
-        Name of the column that names the set.
-    per_member : bool
-        Whether there is one row per member; then ``member`` is its position in the set, from 0.
-    """
+    """Return the first columns of a table of predictions."""
     if not per_member:
         return {by: part.ids}
     sets = np.repeat(np.arange(len(part)), part.sizes)
@@ -139,15 +100,7 @@ def naming_columns(part: TableSets, by: str, *, per_member: bool) -> dict[str, A
 
 
 def output_names(model: Any, count: int) -> list[str]:
-    """Return a name for each output of a model: its class, its target, or its number.
-
-    Parameters
-    ----------
-    model : estimator
-        The model.
-    count : int
-        Number of outputs.
-    """
+    """Return a name for each output of a model: its class, its target, or its number."""
     if hasattr(model, "classes_"):
         return [str(label) for label in model.classes_]
     named = list(getattr(model, "target_names_", []))
@@ -155,11 +108,5 @@ def output_names(model: Any, count: int) -> list[str]:
 
 
 def flatten(values: Any) -> np.ndarray:
-    """Concatenate predictions of members, which come as one array per set; leave others as they are.
-
-    Parameters
-    ----------
-    values : ndarray or list of ndarray
-        What `predict` returned.
-    """
+    """Concatenate predictions of members, which come as one array per set; leave others as they are."""
     return np.concatenate(values) if isinstance(values, list) else values

@@ -115,17 +115,7 @@ def _text_columns(model: Any) -> list[str]:
 
 
 def check_values(sets: TableSets, features: list[str], *, missing: bool) -> None:
-    """Raise a TableError for infinite features, and for missing ones unless they are allowed.
-
-    Parameters
-    ----------
-    sets : TableSets
-        The sets.
-    features : list of str
-        Names of the features.
-    missing : bool
-        Whether missing features are allowed, as they are for estimators.
-    """
+    """Raise a TableError for infinite features, and for missing ones unless they are allowed."""
     if not isinstance(sets.X, Sets):
         return
     values = sets.X.values.numpy()
@@ -141,17 +131,7 @@ def check_values(sets: TableSets, features: list[str], *, missing: bool) -> None
 
 
 def read(file: File, shape: Shape, columns: Columns) -> TableSets:
-    """Read all sets of a file; rows of a set need not be adjacent.
-
-    Parameters
-    ----------
-    file : File
-        The table.
-    shape : Shape
-        Its layout.
-    columns : Columns
-        Roles of its columns.
-    """
+    """Read all sets of a file; rows of a set need not be adjacent."""
     table = file.read(shape.inside(columns.all))
     if table.num_rows == 0:
         raise TableError(f"{file.path} has no rows, so there are no sets.")
@@ -163,13 +143,6 @@ def stream(file: File, shape: Shape, columns: Columns, members: int = MEMBERS) -
 
     Memory: one such batch (at least the largest set), what is read ahead, and 8 bytes per set. In a table with one
     row per member the rows of a set must be adjacent; a set that occurs again after others is an error.
-
-    Parameters
-    ----------
-    file, shape, columns
-        As for :func:`read`.
-    members : int
-        About how many members a batch has.
     """
     batches = file.batches(shape.inside(columns.all), rows=64 if shape.nested else 8192)
     first = 0

@@ -29,13 +29,7 @@ class TableError(ValueError):
 
 
 def arrow() -> Any:
-    """Import pyarrow with the submodules that tables need.
-
-    Returns
-    -------
-    module
-        The package ``pyarrow``.
-    """
+    """Import pyarrow with the submodules that tables need."""
     try:
         import pyarrow
         import pyarrow.compute
@@ -50,18 +44,7 @@ def arrow() -> Any:
 
 
 def format_of(path: str | Path) -> str:
-    """Return the format of a table file, by its extension.
-
-    Parameters
-    ----------
-    path : str or Path
-        A file name.
-
-    Returns
-    -------
-    str
-        One of ``"parquet"``, ``"csv"``, ``"ipc"``, ``"json"``, ``"npz"``.
-    """
+    """Return the format of a table file, by its extension."""
     suffix = Path(path).suffix.lower()
     if suffix not in FORMATS:
         raise TableError(f"{path} has an unsupported file extension: use one of {', '.join(FORMATS)}.")

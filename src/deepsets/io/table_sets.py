@@ -73,19 +73,6 @@ class TableSets:
 def to_sets(table: Any, shape: Shape, columns: Columns, first: int = 0, dtype: torch.dtype | None = None) -> TableSets:
     """Group the rows of a table into sets, in order of appearance.
 
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Rows of a set need not be adjacent.
-    shape : Shape
-        Layout of the table.
-    columns : Columns
-        Roles of the columns.
-    first : int, default=0
-        Number of the first row in its file, for messages and for sets without names.
-    dtype : torch.dtype, default=torch.float64
-        Precision of the features.
-
     Examples
     --------
     >>> pa = arrow()
@@ -155,15 +142,6 @@ def identifiers(column: Any, name: str, first: int = 0) -> Any:
     """Return the column that names the sets, as integers or text.
 
     Floats are accepted if they are whole numbers that floats represent exactly, and become integers.
-
-    Parameters
-    ----------
-    column : pyarrow.Array
-        The column.
-    name : str
-        Its name, for messages.
-    first : int, default=0
-        Number of its first row in the file, for messages.
     """
     pa = arrow()
     if column.null_count:
@@ -181,15 +159,7 @@ def identifiers(column: Any, name: str, first: int = 0) -> Any:
 
 
 def same_within_sets(column: Any, sizes: np.ndarray) -> int | None:
-    """Return the number of the first set in which a column changes, or None if it changes in no set.
-
-    Parameters
-    ----------
-    column : pyarrow.Array
-        One entry per member.
-    sizes : ndarray of int
-        Sizes of the sets.
-    """
+    """Return the number of the first set in which a column changes, or None if it changes in no set."""
     codes = column.dictionary_encode(null_encoding="encode").indices.to_numpy()
     starts = np.cumsum(sizes) - sizes
     full = sizes > 0

@@ -30,17 +30,7 @@ _GROUP = 1 << 16  # rows of a row group
 
 
 def check_output(path: str | Path, overwrite: bool, inputs: Sequence[str | Path] = ()) -> None:
-    """Raise an error, before any work, for an output that cannot or must not be written.
-
-    Parameters
-    ----------
-    path : str or Path
-        Path or URI of a file, whose extension gives the format, or of a folder (no extension).
-    overwrite : bool
-        Whether an existing output may be replaced; a folder only if it was written by this package.
-    inputs : sequence of str or Path, default=()
-        Files and folders that are read to make it; they are never replaced.
-    """
+    """Raise an error, before any work, for an output that cannot or must not be written."""
     folder, kind = not Path(path).suffix, kind_of(path)
     if not folder:
         format_of(path)
@@ -65,13 +55,7 @@ def check_output(path: str | Path, overwrite: bool, inputs: Sequence[str | Path]
 
 
 def check_folder(path: Path) -> None:
-    """Raise an error if nothing can be written beside a path.
-
-    Parameters
-    ----------
-    path : Path
-        A file or folder that will be written.
-    """
+    """Raise an error if nothing can be written beside a path."""
     folder = path.absolute().parent
     if not folder.is_dir():
         raise TableError(f"the folder {folder} does not exist.")
@@ -89,16 +73,6 @@ def writer(path: str | Path) -> Iterator[Callable[[Any], None]]:
     """Write Arrow tables of one schema, one after another, in the format of the extension.
 
     The file is written under a temporary name and renamed at the end; after an error it is removed.
-
-    Parameters
-    ----------
-    path : str or Path
-        Path or URI of the file to write.
-
-    Yields
-    ------
-    callable
-        Function that appends an Arrow table.
 
     Examples
     --------
