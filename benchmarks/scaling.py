@@ -181,14 +181,16 @@ def _loop(net: nn.DeepSet, table: Path) -> float:
 
 
 _POOL = """
-import pickle, sys, time
+import os, pickle, sys, time
 from pathlib import Path
 from deepsets import distributed
 if __name__ == "__main__":
-    net, engine = pickle.loads(Path(sys.argv[1]).read_bytes()), distributed.Engine(sys.argv[4], int(sys.argv[5]))
+    net, cores = pickle.loads(Path(sys.argv[1]).read_bytes()), int(sys.argv[5])
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores] if sys.argv[4] == "ray" else os.sched_getaffinity(0))
+    engine = distributed.Engine(sys.argv[4], 2 if sys.argv[4] == "ray" else cores)
     if engine.name == "ray":
         import ray
-        ray.init(num_cpus=engine.workers, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     start = time.perf_counter()
     distributed.pool(net, sys.argv[2], sys.argv[3], by="set", engine=engine, part_size=int(sys.argv[6]))
     print(time.perf_counter() - start)
@@ -196,22 +198,26 @@ if __name__ == "__main__":
 
 
 def workers(rows: int = 24_000_000, engines: tuple[str, ...] = ("local", "ray")) -> Rows:
-    """Two workers against one, beside two independent runs with one worker each: what the machine allows."""
+    """Two workers against one, beside two independent runs with one worker each: what the machine allows.
+
+    Ray needs two CPUs, which share one core for the first run.
+    """
     out: Rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         table = shards(folder / "table", rows, 1000, files=16)
-        (folder / "net").write_bytes(pickle.dumps(model()))
+        (folder / "net").write_bytes(pickle.dumps(model(256)))
+        os.sync()
 
         def pooling(engine: str, count: int, number: int) -> Callable[[], list[float]]:
             output = folder / f"{engine}-{count}-{number}.parquet"
             return start(_POOL, folder / "net", table, output, engine, count, rows // 32)
 
+        alone = pooling("local", 1, 0)()[0]
+        side_by_side = max(waiting()[0] for waiting in [pooling("local", 1, number) for number in (1, 2)])
         for engine in engines:
-            one, two = (pooling(engine, count, 0)()[0] for count in (1, 2))
-            pair = [pooling("local", 1, number) for number in (1, 2)]
-            side_by_side = max(waiting()[0] for waiting in pair)
-            alone = one if engine == "local" else pooling("local", 1, 3)()[0]
+            one = alone if engine == "local" else pooling(engine, 1, 0)()[0]
+            two = pooling(engine, 2, 0)()[0]
             allowed = 2 * alone / side_by_side
             row: dict[str, object] = {"case": f"pool {rows:,} rows, 1000 scattered sets", "engine": engine}
             row |= {"1 worker s": one, "2 workers s": two, "faster by": one / two, "machine allows": allowed}

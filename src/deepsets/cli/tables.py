@@ -14,7 +14,7 @@ from ..io.files import File, numbers
 from ..io.model_folder import to_plain
 from ..io.reader import Source
 from ..io.storage import arrow
-from ..io.table_sets import TableSets, same_within_sets, to_sets
+from ..io.table_sets import TableSets, one_per_set, same_within_sets, to_sets
 from ..sets import Sets
 
 MOST_CLASSES = 10  # integers with more different values are numbers
@@ -132,16 +132,7 @@ def targets(task: str, sets: TableSets, names: list[str]) -> np.ndarray:
 
 def _one_per_set(column: Any, sets: TableSets, name: str) -> Any:
     if not sets.per_set:
-        bad = same_within_sets(column, sets.sizes)
-        if bad is not None:
-            raise ValueError(
-                f"the target {name!r} must have one value per set, but it changes within set "
-                f"{sets.ids[bad].as_py()!r}: use a task of members."
-            )
-        if (sets.sizes == 0).any():
-            empty = sets.ids[int((sets.sizes == 0).argmax())].as_py()
-            raise ValueError(f"set {empty!r} is empty, so it has no {name!r}.")
-        column = column.take(arrow().array(_starts(sets)))
+        column = one_per_set(column, name, sets.sizes, sets.ids)
     if column.null_count:
         b = column.is_null().index(True).as_py()
         raise ValueError(f"the target {name!r} of set {sets.ids[b].as_py()!r} is missing: drop such sets first.")

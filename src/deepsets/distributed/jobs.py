@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
 import shutil
+import socket
 import tempfile
 import time
 import zlib
@@ -38,7 +40,7 @@ class Engine(NamedTuple):
     workers : int, optional
         Number of processes or cores; by default one per core.
     address : str, optional
-        A running Ray cluster (``auto``, ``ray://host:10001``) or a Spark master (``spark://host:7077``, ``yarn``);
+        A running Ray cluster (``auto``, ``host:6379``) or a Spark master (``spark://host:7077``, ``yarn``);
         by default one is started on this machine for the run.
 
     Examples
@@ -61,6 +63,12 @@ def open_engine(engine: str | Engine) -> Any:
         raise ValueError("an address is for the engines ray and spark; the engine local runs on this machine.")
     if name not in ("local", "ray", "spark"):
         raise ValueError(f"unknown engine {name!r}: use one of local, ray, spark.")
+    found = re.fullmatch(r"(?:\w+://)?([\w.-]+):(\d+)", address or "")
+    if found:  # the engines would try for minutes
+        try:
+            socket.create_connection((found[1], int(found[2])), timeout=10).close()
+        except OSError as error:
+            raise ValueError(f"no cluster answers at {address} ({error.strerror or error}): is it running?") from None
     return getattr(import_module(f".{name}", __package__), name.capitalize())(workers, address)
 
 

@@ -74,7 +74,7 @@ class Processes:
                 return self.own.pool.submit(_call, item).result()
             except BrokenProcessPool:
                 del self.own.pool
-        raise RuntimeError(
+        raise BrokenProcessPool(
             f"{PATIENCE} worker processes died of the same part: is there enough memory? Fewer workers need less."
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ class Spark:
             raise ImportError("the engine spark needs PySpark: pip install 'deepsets[spark]'.") from None
         if int(pyspark.__version__.split(".")[0]) < 4:
             raise ImportError(f"the engine spark needs PySpark 4 or later, found {pyspark.__version__}.")
+        if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+            raise ImportError("the engine spark needs a Java runtime, and found none: install one, or set JAVA_HOME.")
         self.workers, self.address = workers, address
 
     def run(self, job: Job, progress: Any = None) -> dict[str, Any]:

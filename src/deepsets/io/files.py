@@ -124,7 +124,7 @@ class File:
             return self._checked(self._source.to_table(columns=columns))
 
     def batches(self, columns: list[str], rows: int, groups: tuple[int, int] | None = None) -> Iterator[Any]:
-        """Iterate over record batches in the order of the file."""
+        """Iterate over record batches of a file, or of its row groups from one to before another, in their order."""
         with reading(self.path):
             if self.kind == "parquet":
                 chosen = range(*groups) if groups else None

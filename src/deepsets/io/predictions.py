@@ -68,7 +68,7 @@ def task_of(model: Any) -> Task:
 
 
 def prediction_columns(model: Any, part: TableSets, by: str) -> dict[str, Any]:
-    """Predict whole sets."""
+    """Predict whole sets: their names, for members the position, ``prediction``, and ``probability_…`` for classes."""
     task = task_of(model)
     out = naming_columns(part, by, per_member=task.per_member)
     z = {} if part.z is None else {"z": part.z}
@@ -91,7 +91,7 @@ def output_columns(model: Any, values: np.ndarray) -> dict[str, Any]:
 
 
 def naming_columns(part: TableSets, by: str, *, per_member: bool) -> dict[str, Any]:
-    """Return the first columns of a table of predictions."""
+    """Return the first columns of a table of predictions: the name of the set, and for members the position in it."""
     if not per_member:
         return {by: part.ids}
     sets = np.repeat(np.arange(len(part)), part.sizes)

@@ -30,7 +30,10 @@ _GROUP = 1 << 16  # rows of a row group
 
 
 def check_output(path: str | Path, overwrite: bool, inputs: Sequence[str | Path] = ()) -> None:
-    """Raise an error, before any work, for an output that cannot or must not be written."""
+    """Raise an error, before any work, for an output that cannot or must not be written.
+
+    An existing folder is replaced only if this package has written it; inputs never are.
+    """
     folder, kind = not Path(path).suffix, kind_of(path)
     if not folder:
         format_of(path)

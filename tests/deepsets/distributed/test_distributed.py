@@ -314,6 +314,8 @@ def test_bad_tables_and_engines_are_named(tmp_path):
         ("dask", "unknown engine 'dask': use one of local, ray, spark"),
         (distributed.Engine(workers=0), "at least one worker"),
         (distributed.Engine(address="auto"), "an address is for the engines ray and spark"),
+        (distributed.Engine("ray", address="127.0.0.1:9"), r"no cluster answers at 127.0.0.1:9 \(Connection refused\)"),
+        (distributed.Engine("spark", address="spark://127.0.0.1:9"), r"no cluster answers at spark://127.0.0.1:9 "),
     ):
         with pytest.raises(ValueError, match=output):
             distributed.pool(net, bad, tmp_path / "p.parquet", by="box", engine=engine)

@@ -1,6 +1,10 @@
 """Tables, models, states and outputs in an object store: a real S3 protocol, served on this machine."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -8,6 +12,7 @@ from torch.nn import functional as F
 
 import deepsets
 from deepsets import distributed, nn
+from deepsets.estimators import SetRegressor
 from deepsets.expand import NearestVectors
 from deepsets.io import storage
 from deepsets.train import train
@@ -81,6 +86,26 @@ def test_commands(bucket, tmp_path):
     run("predict", folder, table, "-o", f"{bucket}/there.parquet", "--json")
     there = pd.read_parquet(_download(f"{bucket}/there.parquet", tmp_path))
     pd.testing.assert_frame_equal(there, pd.read_parquet(tmp_path / "here.parquet"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["ray", "spark"])
+def test_clusters(bucket, tmp_path, engine):
+    pytest.importorskip({"ray": "ray", "spark": "pyspark"}[engine], reason=f"the engine {engine} needs its extra")
+    if engine == "spark" and shutil.which("java") is None:
+        pytest.skip("the engine spark needs a Java runtime")
+    frame = rows(300, 9)
+    y = frame.groupby("box", sort=False)["x0"].mean().to_numpy()
+    fitted = SetRegressor(by="box", model="deep", epochs=1, random_state=0).fit(frame, y)
+    deepsets.save(fitted, tmp_path / "m")
+    folder, table = upload(tmp_path / "m", f"{bucket}/{engine}-m"), shards(frame, tmp_path / "rows", [100], group=40)
+    command = [sys.executable, "-m", "deepsets", "predict", folder, upload(table, f"{bucket}/{engine}-rows")]
+    command += ["-o", f"{bucket}/{engine}-out.parquet", "--engine", engine, "--workers", "2", "--json"]
+    variables = {**os.environ, "RAY_worker_niceness": "0"}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = pd.read_parquet(_download(f"{bucket}/{engine}-out.parquet", tmp_path)).set_index("box")["prediction"]
+    np.testing.assert_allclose(found[frame["box"].unique()], fitted.predict(frame), rtol=1e-5)
 
 
 def test_expand_over_candidates(bucket, tmp_path):
