@@ -186,9 +186,9 @@ from pathlib import Path
 from deepsets import distributed
 if __name__ == "__main__":
     net, cores = pickle.loads(Path(sys.argv[1]).read_bytes()), int(sys.argv[5])
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores] if sys.argv[4] == "ray" else os.sched_getaffinity(0))
     engine = distributed.Engine(sys.argv[4], 2 if sys.argv[4] == "ray" else cores)
     if engine.name == "ray":
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
         import ray
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     start = time.perf_counter()

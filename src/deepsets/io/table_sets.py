@@ -172,7 +172,9 @@ def one_per_set(column: Any, name: str, sizes: np.ndarray, ids: Any) -> Any:
     bad = same_within_sets(column, sizes)
     if bad is not None:
         found = ids[bad].as_py()
-        raise TableError(f"column {name!r} must have one value per set, but it changes within set {found!r}: it describes members.")
+        raise TableError(
+            f"column {name!r} must have one value per set, but it changes within set {found!r}: it describes members."
+        )
     if (sizes == 0).any():
         raise TableError(f"set {ids[int((sizes == 0).argmax())].as_py()!r} is empty, so it has no {name!r}.")
     return column.take(arrow().array(np.cumsum(sizes) - sizes))
