@@ -82,8 +82,7 @@ class Spark:
             options: dict[str, Any] = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": str(2 * cores)}
             options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             builder = builder.config(map=options)
-        python = os.environ.get("PYSPARK_PYTHON")
-        os.environ["PYSPARK_PYTHON"] = python or sys.executable
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         spark = active or builder.getOrCreate()
         try:
             yield spark
@@ -92,8 +91,6 @@ class Spark:
         finally:
             if active is None:
                 spark.stop()
-            if python is None:
-                del os.environ["PYSPARK_PYTHON"]
 
 
 def _parts(spark: Any, input: Input, schema: str, then: Any) -> Any:

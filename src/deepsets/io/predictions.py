@@ -34,25 +34,14 @@ class Task(NamedTuple):
     about: str
 
 
+_MEMBER = "predicts {target} of each member, given the other members of its set"
 TASKS = {
     task.name: task
     for task in (
         Task("set-regression", "SetRegressor", False, False, "predicts {target} of a set: {outputs} per set"),
         Task("set-classification", "SetClassifier", False, True, "predicts {target} of a set: one of {classes}"),
-        Task(
-            "member-regression",
-            "MemberRegressor",
-            True,
-            False,
-            "predicts {target} of each member, given the other members of its set: {outputs}",
-        ),
-        Task(
-            "member-classification",
-            "MemberClassifier",
-            True,
-            True,
-            "predicts {target} of each member, given the other members of its set: one of {classes}",
-        ),
+        Task("member-regression", "MemberRegressor", True, False, f"{_MEMBER}: {{outputs}}"),
+        Task("member-classification", "MemberClassifier", True, True, f"{_MEMBER}: one of {{classes}}"),
         Task("odd-one-out", "OddOneOut", False, False, "predicts which member does not belong to its set"),
         Task("expansion", None, False, False, "finds elements that belong to the same set as a few given ones"),
     )
