@@ -72,7 +72,7 @@ class Local:
     def _processes(self, function: Callable[[Any], Any], parts: list[Any]) -> Processes:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         few = len(parts) < 2 or sum(part.members for part in parts) < FEW
-        return Processes(function, self.workers or (1 if few else cores))
+        return Processes(function, self.workers or (0 if few else cores))
 
 
 def _collect(input: Input, part: Any) -> Any:

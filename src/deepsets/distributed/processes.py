@@ -23,7 +23,8 @@ _function: Any = None  # of a worker process, pickled until its first item
 class Processes:
     """Processes that apply a function to items: this one, which works while the others start, and `count` - 1 others.
 
-    Each of the others is served by a thread of this one, which waits for its results and replaces it when it dies.
+    They use one thread each; with `count` 0 it is this process alone, with all its threads. Each of the others is
+    served by a thread of this one, which waits for its results and replaces it when it dies.
     """
 
     def __init__(self, function: Callable[[Any], Any], count: int) -> None:
@@ -39,12 +40,12 @@ class Processes:
 
     def map(self, items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
         """Yield items with `function(item)`, as they are finished. What a dead process had begun is done again."""
-        if self.count < 2 or len(items) < 2:
-            yield from ((item, self.function(item)) for item in items)
-            return
-        waiting, threads = {self.threads.submit(self._elsewhere, item): item for item in items}, torch.get_num_threads()
-        torch.set_num_threads(1)
+        alone, threads = self.count < 2 or len(items) < 2, torch.get_num_threads()
+        waiting = {} if alone else {self.threads.submit(self._elsewhere, item): item for item in items}
+        torch.set_num_threads(1 if self.count else threads)
         try:
+            if alone:
+                yield from ((item, self.function(item)) for item in items)
             mine = list(waiting)
             while waiting:
                 future = mine.pop() if mine else None  # the others begin at the other end

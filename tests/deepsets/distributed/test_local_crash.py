@@ -11,6 +11,7 @@ import time
 from contextlib import closing
 
 import pytest
+import torch
 
 from deepsets import distributed
 from deepsets.distributed import local, processes
@@ -176,3 +177,15 @@ def test_an_item_that_kills_every_worker_ends_the_run(monkeypatch):
         closing(processes.Processes(functools.partial(_end_other_processes, os.getpid()), 2)) as two,
     ):
         list(two.map([1, 2]))
+
+
+def test_workers_that_were_asked_for_use_one_thread_each():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        for count, wanted in ((1, 1), (0, 2)):  # 0: a small table, for which this process alone is enough
+            with closing(processes.Processes(lambda _: torch.get_num_threads(), count)) as here:
+                assert [found for _, found in here.map([1, 2])] == [wanted, wanted]
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
