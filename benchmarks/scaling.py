@@ -197,7 +197,7 @@ if __name__ == "__main__":
 """
 
 
-def workers(rows: int = 24_000_000, engines: tuple[str, ...] = ("local", "ray")) -> Rows:
+def workers(rows: int = 18_000_000, engines: tuple[str, ...] = ("local", "ray")) -> Rows:
     """Two workers against one, beside two independent runs with one worker each: what the machine allows.
 
     Ray needs two CPUs, which share one core for the first run.
