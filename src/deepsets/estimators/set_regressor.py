@@ -33,9 +33,8 @@ class SetRegressor(RegressorMixin, SetEstimator):
         Share of each head in the blend.
     head_losses_ : dict
         Held-out mean squared error of each head and of the blend, in units of the target's variance.
-    mergeable_ : bool
-        Whether `encode` gives states that merge.
-    feature_names_in_, n_features_in_, n_sets_, n_members_, vocabulary_, target_names_
+    mergeable_, feature_names_in_, n_features_in_, n_sets_, n_members_, vocabulary_, target_names_
+        As for :class:`SetClassifier`.
 
     Examples
     --------
