@@ -168,6 +168,18 @@ def test_tests_are_named_after_the_modules_they_test(folder):
     assert tests and strangers == []
 
 
+def test_tests_import_modules_of_tests_that_exist():
+    """Also those that are skipped here, because an extra is not installed."""
+    missing = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            module = (node.module or "") if isinstance(node, ast.ImportFrom) and not node.level else ""
+            place = ROOT.joinpath(*module.split("."))
+            if module.startswith("tests") and not place.is_dir() and not place.with_suffix(".py").exists():
+                missing.append((path.relative_to(ROOT), module))
+    assert missing == []
+
+
 def test_all_modules_can_be_imported():
     for module in pkgutil.walk_packages(deepsets.__path__, "deepsets."):
         if not module.name.endswith("__main__"):

@@ -21,8 +21,8 @@ pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
 moto = pytest.importorskip("moto.server", reason="needs moto[server]")
 
-from tests.deepsets.distributed.test_distributed import ALONE, close, in_memory, model, rows, run, shards  # noqa: E402
 from tests.deepsets.distributed.test_candidates import KNOWN, files, items  # noqa: E402
+from tests.deepsets.distributed.test_distributed import ALONE, close, in_memory, model, rows, run, shards  # noqa: E402
 
 
 @pytest.fixture(scope="module")

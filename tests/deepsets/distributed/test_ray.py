@@ -16,8 +16,8 @@ ray = pytest.importorskip("ray", reason="the engine ray needs the extra [ray]")
 
 from deepsets.estimators import MemberRegressor  # noqa: E402
 from deepsets.expand import NearestVectors  # noqa: E402
-from tests.deepsets.distributed.test_distributed import ALONE, close, in_memory, model, rows, shards  # noqa: E402
 from tests.deepsets.distributed.test_candidates import KNOWN, files, items  # noqa: E402
+from tests.deepsets.distributed.test_distributed import ALONE, close, in_memory, model, rows, shards  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # Ray's own warnings
 RAY = distributed.Engine("ray", workers=2)

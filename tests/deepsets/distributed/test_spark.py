@@ -19,8 +19,8 @@ if shutil.which("java") is None:
 
 from deepsets.estimators import MemberRegressor  # noqa: E402
 from deepsets.expand import NearestVectors  # noqa: E402
-from tests.deepsets.distributed.test_distributed import ALONE, close, in_memory, model, rows, shards  # noqa: E402
 from tests.deepsets.distributed.test_candidates import KNOWN, files, items  # noqa: E402
+from tests.deepsets.distributed.test_distributed import ALONE, close, in_memory, model, rows, shards  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]  # Spark's own warnings
 SPARK = distributed.Engine("spark", workers=2)
