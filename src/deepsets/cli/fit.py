@@ -36,7 +36,8 @@ def fit(
     element: Element = None,
     method: Annotated[str | None, typer.Option(help="Expansion: blend (default) or one of its methods.")] = None,
     model: Annotated[
-        str | None, typer.Option(help="Tasks of sets: auto (default, a blend), deep, boosting, forest or linear.")
+        str | None,
+        typer.Option(help="Tasks of sets: auto (default, a blend), deep, boosting, forest, kernel or linear."),
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the sets.")] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Sets per training step.")] = None,

@@ -137,7 +137,7 @@ class TableEstimator(BaseEstimator):
             [name for name, _ in encoder.schema] if hasattr(self, "feature_names_in_") and encoder.schema else None
         )
         named = self._named_context_ and z is None
-        if named and columns is not None and not _has_columns(X, self.context_names_in_):
+        if named and columns is not None and not set(self.context_names_in_) <= set(column_names(getattr(X, "obs", X))):
             raise ValueError(
                 f"the set-level columns {', '.join(self.context_names_in_)} are needed: they are not in X, "
                 "and z is not given."
@@ -271,7 +271,3 @@ def _is_device(name: Any) -> bool:
     except (RuntimeError, TypeError):
         return False
     return True
-
-
-def _has_columns(X: Any, names: list[str]) -> bool:
-    return set(names) <= set(column_names(X.obs if hasattr(X, "obs") else X))

@@ -43,19 +43,10 @@ def _spread(strata: np.ndarray, parts: int, seed: int) -> Folds:
 
 
 def blend_weights(answers: list[np.ndarray], task: Task, weight: np.ndarray | None, least: float = 0.03) -> np.ndarray:
-    """Non-negative weights that sum to 1 and minimise the loss of the weighted mean.
+    """Non-negative weights of held-out answers (n, outputs) that sum to 1 and minimise the loss of the weighted mean.
 
-    Parameters
-    ----------
-    answers : list of ndarray of shape (n, outputs)
-        Held-out answers of each head, probabilities or values.
-    least : float
-        A smaller weight becomes 0.
-
-    Notes
-    -----
-    A weak pull to equal weights, worth two sets, keeps few sets from choosing by chance.
-
+    A weight below `least` becomes 0. A weak pull to equal weights, worth two sets, keeps few sets from choosing by
+    chance.
     """
     if len(answers) == 1:
         return np.ones(1)

@@ -43,23 +43,14 @@ class Category(NamedTuple):
 class Columns:
     """Columns side by side: numbers as one matrix, categories one by one.
 
-    Attributes
-    ----------
-    numbers : ndarray of shape (N, D), float64
-        NaN where a value is missing. Booleans are 0 and 1; a date and time becomes three numbers.
-    categories : list of Category
-    number_names, category_names : list of str or None
-        None for plain arrays, whose columns have no names.
-    schema : list of (name, kind) or None
-        The columns as they were given; kind is "number", "category", "datetime" or, without any value, "empty".
-
+    Booleans are numbers; a date and time becomes three. Plain arrays have no names.
     """
 
-    numbers: np.ndarray
+    numbers: np.ndarray  # (N, D), NaN where a value is missing
     categories: list[Category]
     number_names: list[str] | None = None
     category_names: list[str] | None = None
-    schema: list[tuple[str, str]] | None = None
+    schema: list[tuple[str, str]] | None = None  # (name, "number", "category", "datetime" or "empty") as given
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,20 +37,10 @@ class Plan(NamedTuple):
 def plan(
     task: Task, members: int, features: int, tokens: int, *, folds: int, seconds: float = 6.0, **chosen: Any
 ) -> Plan:
-    """Choose what the user has not chosen.
+    """Choose what the user has not chosen, for `folds` networks on so many members, numbers and category columns.
 
-    Parameters
-    ----------
-    task : Task
-    members : int
-        Members of all training sets.
-    features : int
-        Numbers per member; `tokens` is the number of category columns.
-    folds : int
-        Networks to train.
-    seconds : float
-        Time for the training on one core, by a count of operations; a clock would give other numbers on a busy day.
-
+    `seconds` is the time for the training on one core, by a count of operations: a clock would give other numbers on a
+    busy day.
     """
     sets = len(task.y)
     smooth = task.kind == "regression"
@@ -149,14 +140,12 @@ def loss_of(task: Task) -> Callable[[Any, Batch], tuple[Tensor, Tensor | float]]
     return loss
 
 
-class one_thread:
+@contextmanager
+def one_thread() -> Iterator[None]:
     """Torch with one thread: small networks only wait for each other; the user's setting is put back."""
-
-    def __enter__(self) -> None:
-        self.before = torch.get_num_threads()
-        if self.before > 1:
-            torch.set_num_threads(1)
-
-    def __exit__(self, *_: Any) -> None:
-        if self.before > 1:
-            torch.set_num_threads(self.before)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -20,27 +20,13 @@ class ColumnEncoder:
     """Encode columns of numbers and categories as learned from the training data.
 
     A category that was not seen in `fit` gets the code 0, "unknown"; a missing one is a category of its own.
-
-    Attributes
-    ----------
-    scale : Scale
-        Standardiser of the number columns.
-    gaps : ndarray of int
-        Number columns that have missing values in the training data; each gets an indicator.
-    vocabularies : list of list
-        Categories of each category column, in order of appearance; code c is ``vocabulary[c - 1]``.
-    frequencies : list of ndarray
-        How often each category occurs in the training data.
-    number_names, category_names : list of str or None
-    schema : list of (name, kind) or None
-
     """
 
     def __init__(self) -> None:
         self.scale = Scale(0)
-        self.gaps = np.zeros(0, dtype=np.int64)
-        self.vocabularies: list[list[Any]] = []
-        self.frequencies: list[np.ndarray] = []
+        self.gaps = np.zeros(0, dtype=np.int64)  # number columns with missing values in fit; each gets an indicator
+        self.vocabularies: list[list[Any]] = []  # categories of each column; code c is vocabulary[c - 1]
+        self.frequencies: list[np.ndarray] = []  # how often each category occurs in the training data
         self.number_names: list[str] | None = None
         self.category_names: list[str] | None = None
         self.schema: list[tuple[str, str]] | None = None

@@ -93,23 +93,7 @@ class BlendPooling(Pooling):
 
 
 class Heads:
-    """Fitted heads and the weights of their blend.
-
-    Attributes
-    ----------
-    kind : {"regression", "classes", "labels"}
-    outputs : int
-    summaries : Summaries
-    linear : LinearHead or None
-    kernel : KernelHead or None
-    forest, boosting : TreeEnsemble or None
-    deep : SetNetworks or None
-    weights : dict of str to float
-        Share of each head in the blend.
-    temperatures : dict of str to float
-        Temperature of each head before, and of the blend ("blend") after blending.
-
-    """
+    """Fitted heads and the weights of their blend."""
 
     def __init__(self, kind: Kind, outputs: int, summaries: Summaries) -> None:
         self.kind, self.outputs, self.summaries = kind, outputs, summaries
@@ -118,8 +102,8 @@ class Heads:
         self.forest: TreeEnsemble | None = None
         self.boosting: TreeEnsemble | None = None
         self.deep: SetNetworks | None = None
-        self.weights: dict[str, float] = {}
-        self.temperatures: dict[str, float] = {}
+        self.weights: dict[str, float] = {}  # share of each head in the blend
+        self.temperatures: dict[str, float] = {}  # of each head before, and of the "blend" after blending
         self.linear_tables: dict[int, Tensor] = {}
 
     # ------------------------------------------------------------------------------------------ states, answers
@@ -169,14 +153,9 @@ class Heads:
             deep = under(parts, "deep")
             pooled = deep["pooled"] if "pooled" in deep else self.deep.double_pooling().pool_apply("finish", deep)
             z = network_context(summary["z"].numpy()) if summary["z"].shape[1] else None
-            out["deep"] = self.deep_answer(pooled, summary["count"], z)
+            each = self.deep.answer(pooled.float(), summary["count"], z).double().numpy()
+            out["deep"] = link(each, self.kind).mean(0)
         return out
-
-    def deep_answer(self, pooled: Tensor, count: Tensor, z: Tensor | None) -> np.ndarray:
-        """Mean answer of the networks from pooled vectors."""
-        assert self.deep is not None
-        each = self.deep.answer(pooled.float(), count, z).double().numpy()
-        return link(each, self.kind).mean(0)
 
     @torch.no_grad()
     def embed(self, encoded: Encoded) -> np.ndarray:
@@ -301,7 +280,8 @@ class Heads:
         about, outputs, summaries = facts["heads"], self.outputs, self.summaries
         most = sum(t.numel() for t in tensors.values()) + 64
         bounded(outputs, "n_outputs_", most)
-        blocks, weights, temperatures = about["blocks"], about["weights"], about["temperatures"]
+        blocks, weights = about["blocks"], about["weights"]
+        temperatures = about["temperatures"] if "temperatures" in about else {"blend": about["temperature"]}
         if not isinstance(blocks, list) or [b for b in summaries.possible_blocks() if b in blocks] != blocks:
             raise ValueError(f"the blocks of summaries do not fit the columns: {blocks!r}.")
         summaries.blocks = blocks
@@ -313,14 +293,10 @@ class Heads:
             raise ValueError(f"a temperature is out of range: {temperatures!r}.")
         self.weights, self.temperatures = dict(weights), dict(temperatures)
         count, scores = len(summaries.names()), 1 if self.kind == "classes" and outputs == 2 else outputs
-        if "linear" in weights:
-            self.linear = LinearHead.from_tensors(under(tensors, "linear"), count, scores)
-        if "kernel" in weights:
-            self.kernel = KernelHead.from_tensors(under(tensors, "kernel"), count, scores)
-        if "forest" in weights:
-            self.forest = TreeEnsemble.from_tensors(under(tensors, "forest"), count, outputs)
-        if "boosting" in weights:
-            self.boosting = TreeEnsemble.from_tensors(under(tensors, "boosting"), count, scores)
+        kinds: dict[str, Any] = {"linear": LinearHead, "kernel": KernelHead}
+        for name in set(weights) - {"deep"}:
+            width = outputs if name == "forest" else scores
+            setattr(self, name, kinds.get(name, TreeEnsemble).from_tensors(under(tensors, name), count, width))
         for j in summaries.bag_columns() if "linear" in weights else []:
             table = summaries.tables[j] = tensors[f"table.{j}"]
             if table.dtype != torch.float64 or table.shape != (len(summaries.encoder.vocabularies[j]) + 1, scores + 1):

@@ -27,33 +27,15 @@ def place(row: int, offsets: np.ndarray) -> str:
 
 @dataclass(frozen=True)
 class Members:
-    """Members of B sets, one set after another.
+    """Members of B sets, one set after another; rows, names and owners are those of tables."""
 
-    Attributes
-    ----------
-    columns : Columns
-        N rows, one per member.
-    offsets : ndarray of shape (B + 1,)
-    rows : ndarray of shape (N,) or None
-        For tables, the row of each member.
-    owners : ndarray of int or None
-        For tables, the number of the set of each row.
-    weights : ndarray of shape (N,) or None
-        Multiplicities of the members.
-    context : Columns or None
-        B rows: set-level columns that were read from the table.
-    names : ndarray of shape (B,) or None
-        For tables, the name of each set.
-
-    """
-
-    columns: Columns
-    offsets: np.ndarray
-    rows: np.ndarray | None = None
-    weights: np.ndarray | None = None
-    context: Columns | None = None
-    names: np.ndarray | None = None
-    owners: np.ndarray | None = None
+    columns: Columns  # N rows, one per member
+    offsets: np.ndarray  # (B + 1,)
+    rows: np.ndarray | None = None  # (N,) row of each member in the table
+    weights: np.ndarray | None = None  # (N,) multiplicities
+    context: Columns | None = None  # B rows: set-level columns that were read from the table
+    names: np.ndarray | None = None  # (B,)
+    owners: np.ndarray | None = None  # number of the set of each row of the table
 
     def __len__(self) -> int:
         return len(self.offsets) - 1

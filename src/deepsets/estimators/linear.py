@@ -24,24 +24,13 @@ WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # inverse squared widths of the kernel, in 
 
 
 class LinearHead(NamedTuple):
-    """Linear scores of clipped summaries and of bags.
+    """Linear scores of clipped summaries and of bags."""
 
-    Attributes
-    ----------
-    mean, inverse : ndarray of shape (S,)
-        Standardisation of the summaries; `inverse` is 0 for constant ones.
-    weight : ndarray of shape (S, scores)
-    bias : ndarray of shape (scores,)
-    power : ndarray of shape (1,)
-        The vector of a bag is divided by its length to this power: 0 keeps sums, 2 gives weighted means.
-
-    """
-
-    mean: np.ndarray
-    inverse: np.ndarray
-    weight: np.ndarray
-    bias: np.ndarray
-    power: np.ndarray
+    mean: np.ndarray  # (S,) standardisation of the summaries
+    inverse: np.ndarray  # (S,), 0 for constant summaries
+    weight: np.ndarray  # (S, scores)
+    bias: np.ndarray  # (scores,)
+    power: np.ndarray  # (1,); a bag is divided by its length to this power: 0 keeps sums, 2 gives weighted means
 
     def __call__(self, features: np.ndarray, bags: list[np.ndarray]) -> np.ndarray:
         """(B, scores) of summaries (B, S) and of sums of token vectors, (B, scores + 1) each."""
@@ -73,7 +62,7 @@ def bag_matrix(codes: np.ndarray, set_ids: np.ndarray, sets: int, vocabulary: in
 def fit_linear(
     features: np.ndarray, bags: list[sp.csr_array], task: Task, weight: np.ndarray | None, folds: Folds
 ) -> tuple[LinearHead, list[np.ndarray], np.ndarray]:
-    """Fit logistic or ridge regression; the regularisation is chosen by the held-out loss of the folds.
+    """Fit logistic or ridge regression to all rows; the regularisation is chosen by the held-out loss of the folds.
 
     Parameters
     ----------
@@ -84,7 +73,6 @@ def fit_linear(
     Returns
     -------
     head : LinearHead
-        Fitted to all rows.
     tables : list of ndarray of shape (V + 1, scores + 1)
         For each bag, the vector of each code times the token's weight, and the square of that weight.
     held_out : ndarray of shape (B, scores)
@@ -263,27 +251,14 @@ def _token_weights(bag: sp.csr_array) -> np.ndarray:
 
 
 class KernelHead(NamedTuple):
-    """Logistic or ridge regression with a Gaussian kernel of standardised summaries.
+    """Logistic or ridge regression with a Gaussian kernel of standardised summaries."""
 
-    Attributes
-    ----------
-    mean, inverse
-        As in `LinearHead`.
-    points : ndarray of shape (B, S)
-        Standardised summaries of the training sets.
-    dual : ndarray of shape (B, scores)
-    bias : ndarray of shape (scores,)
-    width : ndarray of shape (1,)
-        Factor of the squared distances.
-
-    """
-
-    mean: np.ndarray
+    mean: np.ndarray  # (S,) standardisation, as in `LinearHead`
     inverse: np.ndarray
-    points: np.ndarray
-    dual: np.ndarray
-    bias: np.ndarray
-    width: np.ndarray
+    points: np.ndarray  # (B, S) standardised summaries of the training sets
+    dual: np.ndarray  # (B, scores)
+    bias: np.ndarray  # (scores,)
+    width: np.ndarray  # (1,) factor of the squared distances
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
         """(n, S) to (n, scores)."""
@@ -301,16 +276,7 @@ class KernelHead(NamedTuple):
 def fit_kernel(
     features: np.ndarray, task: Task, weight: np.ndarray | None, folds: Folds
 ) -> tuple[KernelHead, np.ndarray]:
-    """Fit a kernel machine; its width and regularisation are chosen by the held-out loss of the folds.
-
-    Returns
-    -------
-    head : KernelHead
-        Fitted to all rows.
-    held_out : ndarray of shape (B, scores)
-        Raw scores of held-out rows; NaN for rows in no held-out fold.
-
-    """
+    """Fit to all rows, with the width and regularisation of the lowest held-out loss; scores of held-out rows."""
     _, mean, inverse = _design(features)
     points = _standardise(features, mean, inverse)
     distances = _squared_distances(points, points)

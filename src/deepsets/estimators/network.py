@@ -35,30 +35,10 @@ class GroupedLinear(nn.Module):
 class SetNetworks(nn.Module):
     """K Deep Sets networks in one module: one pass of large matrix products instead of K of small ones.
 
-    Parameters
-    ----------
-    features : int
-        Numbers per member.
-    vocabularies : list of int
-        Categories of each category column; code 0 is unknown.
-    context : int
-        Numbers per set, appended to the input of phi and of rho.
-    outputs : int
-    networks : int
-        K.
-    width, depth, dropout
-        Width and number of layers of phi, dropout of both phi and rho.
-    deep_rho : bool
-        Whether rho has a hidden layer beside its linear map.
-    pool : str or list of str
-        Poolings side by side.
-    drop_tokens : float
-        Share of categories that are read as unknown in training, so that "unknown" is learned.
-
-    Shape
-    -----
+    `width`, `depth` and `dropout` are those of phi; `deep_rho` gives rho a hidden layer beside its linear map.
+    `context` numbers per set are appended to the inputs of phi and rho. A share `drop_tokens` of the categories is
+    read as unknown (code 0) in training, so that "unknown" is learned.
     Sets with values (N, features + columns of codes) to (K, B, outputs).
-
     """
 
     def __init__(
@@ -209,21 +189,8 @@ class _MemberNetwork(nn.Module):
 class MemberNetworks(nn.Module):
     """Embedding of the categories, then several networks with different initialisations.
 
-    Parameters
-    ----------
-    features, vocabularies, context, outputs
-        As for `SetNetworks`.
-    networks : int
-        Number of networks.
-    width, depth, dropout
-        Of the equivariant blocks.
-    noise : float
-        Deviation of the noise on the inputs, in training.
-
-    Shape
-    -----
+    `noise` is added to the inputs in training.
     Sets with values (N, features + columns of codes) to (networks, N, outputs).
-
     """
 
     def __init__(

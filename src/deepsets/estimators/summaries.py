@@ -43,32 +43,19 @@ class SummaryPooling(Pooling):
 class Summaries:
     """Summaries of sets as features for linear models and trees; all come from sums and extremes, so they merge.
 
-    Parameters
-    ----------
-    encoder : ColumnEncoder
-        Encoding of the columns of members.
-    context : ColumnEncoder or None
-        Encoding of the set-level columns.
-
-    Attributes
-    ----------
-    kept : list of ndarray
-        Codes of the frequent categories of each column, whose shares are features.
-    blocks : list of str
-        Features beside the usual ones: "quantiles" (shares of members above quantiles of all members), "products"
-        (covariances of numbers), "categories" (sum and mean of numbers within each frequent category).
-    tables : dict of int to Tensor
-        For category columns, one vector per code, summed over the members: the linear head's weights of tokens.
-
+    `encoder` and `context` encode the columns of members and the set-level columns.
     """
 
     def __init__(self, encoder: ColumnEncoder, context: ColumnEncoder | None) -> None:
         self.encoder, self.context = encoder, context
         most = MOST_CATEGORIES * (4 if len(encoder.vocabularies) == 1 and encoder.numbers == 0 else 1)
-        self.kept = [_most_frequent(f, most) for f in encoder.frequencies]
+        self.kept = [_most_frequent(f, most) for f in encoder.frequencies]  # categories whose shares are features
         self.kept_z = [] if context is None else [_most_frequent(f, MOST_CATEGORIES) for f in context.frequencies]
         self.split = [_most_frequent(f, MOST_SPLIT) for f in encoder.frequencies]
+        # One vector per code of a category column, summed over the members: the linear head's weights of tokens.
         self.tables: dict[int, Tensor] = {}
+        # Features beside the usual ones: "quantiles" (shares of members above quantiles of all members), "products"
+        # (covariances of numbers), "categories" (sum and mean of numbers within each frequent category).
         self.blocks: list[str] = []
         self.sums = encoder.numbers <= MOST_SUMS
 
@@ -90,16 +77,7 @@ class Summaries:
     # -------------------------------------------------------------------------------------------------- states
 
     def state(self, members: Members, codes: np.ndarray, context: np.ndarray | None) -> Parts:
-        """State of each set: float64 tensors.
-
-        Parameters
-        ----------
-        members : Members
-        codes : ndarray of shape (N, C)
-        context : ndarray of shape (B, Z) or None
-            Encoded set-level values, from `encode_context`.
-
-        """
+        """State of each set, float64; `codes` (N, C) of the categories, `context` (B, Z) from `encode_context`."""
         x = torch.from_numpy(self.encoder.deviations(members.columns))
         weights = None if members.weights is None else torch.from_numpy(members.weights)
         layout = _layout(members, weights)

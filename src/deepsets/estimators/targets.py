@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..sets.tables import is_missing
-from .columns import Columns, column_names, plain_column
+from .columns import Columns, as_objects, column_names, plain_column
 from .layout import Members
 
 
@@ -69,7 +69,7 @@ def one_per_set(y: Any, members: Members, what: str) -> np.ndarray:
     if y is None:
         raise ValueError("y is needed: one target for each set; it requires y to be passed, but the target y is None.")
     if isinstance(y, list | tuple) and len({len(v) for v in y if isinstance(v, list | tuple | set | np.ndarray)}) > 1:
-        y = _ragged(y)
+        y = as_objects([list(v) for v in y])
     if isinstance(y, list | tuple) and len({isinstance(v, str) for v in y}) > 1:
         y = np.array(y, dtype=object)  # NumPy would turn numbers beside strings into strings
     if isinstance(y, np.ma.MaskedArray) and np.ma.is_masked(y):
@@ -93,12 +93,6 @@ def one_per_set(y: Any, members: Members, what: str) -> np.ndarray:
     if len(y) != len(members):
         raise ValueError(f"there are {len(members)} sets, but y has {len(y)} entries.")
     return y
-
-
-def _ragged(y: Any) -> np.ndarray:
-    out = np.empty(len(y), dtype=object)
-    out[:] = [list(v) for v in y]
-    return out
 
 
 def _is_number(value: Any) -> bool:
@@ -170,7 +164,8 @@ def class_labels(labels: np.ndarray, of_what: str) -> np.ndarray:
 def find_classes(labels: np.ndarray) -> np.ndarray:
     """Sorted classes; at least two, and a warning for one that occurs once."""
     classes, counts = np.unique(labels, return_counts=True)
-    check_classes(classes)
+    if len(classes) < 2:
+        raise ValueError(f"a classifier needs at least two classes, found one class: {classes.tolist()[0]!r}.")
     if (counts == 1).any():
         warnings.warn(
             f"the class {classes[counts == 1].tolist()[0]!r} is seen once: a single example teaches little.",
@@ -178,12 +173,6 @@ def find_classes(labels: np.ndarray) -> np.ndarray:
             stacklevel=4,
         )
     return classes
-
-
-def check_classes(classes: np.ndarray) -> None:
-    """Two classes at least."""
-    if len(classes) < 2:
-        raise ValueError(f"a classifier needs at least two classes, found one class: {classes.tolist()[0]!r}.")
 
 
 def codes(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:

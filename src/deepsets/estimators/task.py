@@ -10,22 +10,11 @@ Kind = Literal["regression", "classes", "labels"]
 
 
 class Task(NamedTuple):
-    """Targets of the training sets.
+    """Targets of the training sets."""
 
-    Attributes
-    ----------
-    kind : {"regression", "classes", "labels"}
-        Values; one class per set; several labels per set.
-    y : ndarray
-        (B, outputs) deviations from the mean, (B,) class numbers, or (B, outputs) 0 and 1.
-    outputs : int
-        Targets, classes or labels.
-
-    """
-
-    kind: Kind
-    y: np.ndarray
-    outputs: int
+    kind: Kind  # values; one class per set; several labels per set
+    y: np.ndarray  # (B, outputs) deviations from the mean, (B,) class numbers, or (B, outputs) 0 and 1
+    outputs: int  # targets, classes or labels
 
     def take(self, rows: np.ndarray) -> Task:
         """Select sets."""

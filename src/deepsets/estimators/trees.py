@@ -18,31 +18,17 @@ class TreeEnsemble(NamedTuple):
 
     A row goes to the left child where its feature is at most the threshold, or where it is missing and `missing_left`
     is set. Leaves point to themselves.
-
-    Attributes
-    ----------
-    roots : ndarray of shape (trees,)
-    feature, left, right : ndarray of shape (nodes,), int32
-    threshold : ndarray of shape (nodes,), float64
-    missing_left : ndarray of shape (nodes,), bool
-    value : ndarray of shape (nodes, outputs), float64
-        What a leaf adds.
-    base : ndarray of shape (outputs,), float64
-        Sum before the first tree.
-    depth : int
-        Steps from a root to the deepest leaf.
-
     """
 
-    roots: np.ndarray
-    feature: np.ndarray
+    roots: np.ndarray  # (trees,)
+    feature: np.ndarray  # (nodes,), int32; so are left and right
     left: np.ndarray
     right: np.ndarray
-    threshold: np.ndarray
-    missing_left: np.ndarray
-    value: np.ndarray
-    base: np.ndarray
-    depth: int
+    threshold: np.ndarray  # (nodes,)
+    missing_left: np.ndarray  # (nodes,), bool
+    value: np.ndarray  # (nodes, outputs), what a leaf adds
+    base: np.ndarray  # (outputs,), the sum before the first tree
+    depth: int  # steps from a root to the deepest leaf
 
     def __call__(self, x: np.ndarray, block: int = 1 << 21) -> np.ndarray:
         """(n, features) to (n, outputs)."""
@@ -138,17 +124,10 @@ def _gather(trees: list[_Tree], base: np.ndarray) -> TreeEnsemble:
 def fit_forest(
     x: np.ndarray, task: Task, weight: np.ndarray | None, seed: int, trees: int = 200
 ) -> tuple[TreeEnsemble, np.ndarray]:
-    """Fit extremely randomised trees with bootstrap; out-of-bag predictions come with them.
+    """Fit extremely randomised trees with bootstrap; their out-of-bag predictions (B, outputs) come with them.
 
-    Classes and labels are fitted as 0/1 targets: the squared error of such targets is the Gini impurity.
-
-    Returns
-    -------
-    ensemble : TreeEnsemble
-        Gives probabilities, or values in units of the deviation of the target.
-    held_out : ndarray of shape (B, outputs)
-        Out-of-bag predictions.
-
+    The ensemble gives probabilities, or values in units of the deviation of the target. Classes and labels are fitted
+    as 0/1 targets: the squared error of such targets is the Gini impurity.
     """
     rows = len(x)
     model = ExtraTreesRegressor(
@@ -189,21 +168,14 @@ def fit_boosting(
 ) -> tuple[TreeEnsemble, np.ndarray]:
     """Fit gradient boosting in folds; the number of trees is chosen by the mean held-out loss of all folds.
 
-    Returns
-    -------
-    ensemble : TreeEnsemble
-        Mean of the folds' raw scores (log-odds, or units of the target's deviation); after a single fold, of a model
-        fitted to all rows.
-    held_out : ndarray of shape (B, outputs)
-        Raw scores of held-out rows; NaN for rows in no held-out fold.
-
+    The ensemble gives the mean of the folds' raw scores (log-odds, or units of the target's deviation); after a single
+    fold, those of a model fitted to all rows. With it come the raw scores of held-out rows, NaN for other rows.
     """
     x = x.astype(np.float32).astype(np.float64)
-    columns = _columns(task)
-    raw = np.full((len(x), len(columns)), np.nan)
+    scores = 1 if task.kind == "classes" and task.outputs == 2 else task.outputs
+    raw, base = np.full((len(x), scores), np.nan), np.zeros(scores)
     trees: list[_Tree] = []
-    base = np.zeros(len(columns))
-    for j, y in enumerate(_targets(task)):
+    for j, y in enumerate([task.y] if task.kind == "classes" else task.y.T):
         models = [
             _Boosted(x[seen], y[seen], None if weight is None else weight[seen], task, iterations, seed)
             for seen, _ in folds
@@ -221,14 +193,6 @@ def fit_boosting(
             trees += parts
             base[where] += start
     return _gather(trees, base), raw
-
-
-def _columns(task: Task) -> range:
-    return range(1 if task.kind == "classes" and task.outputs == 2 else task.outputs)
-
-
-def _targets(task: Task) -> list[np.ndarray]:
-    return [task.y] if task.kind == "classes" else list(task.y.T)
 
 
 class _Boosted:
@@ -265,9 +229,8 @@ class _Boosted:
                 value = np.zeros((len(nodes), outputs))
                 value[:, place] = nodes["value"] * scale
                 feature = self.columns[nodes["feature_idx"]]
-                sides = (nodes[name] for name in ("left", "right"))
                 leaf, threshold, gap = (nodes[n] for n in ("is_leaf", "num_threshold", "missing_go_to_left"))
-                out.append(_Tree.make(leaf == 1, *sides, feature, threshold, gap, value))
+                out.append(_Tree.make(leaf == 1, nodes["left"], nodes["right"], feature, threshold, gap, value))
         return out, np.asarray(self.model._baseline_prediction, dtype=np.float64).ravel() * scale
 
 
