@@ -168,6 +168,7 @@ def test_a_second_run_into_the_same_output_is_refused(models, table, tmp_path):
     assert "out.csv is being written by another process" in output
 
 
+@pytest.mark.slow
 def test_one_file_is_predicted_without_the_distributed_code(models, table, tmp_path):
     code = (
         "import sys; from deepsets.cli import app\n"

@@ -365,6 +365,7 @@ def test_states_of_parts_merge_to_the_prediction_of_the_whole(pool):
     assert np.array_equal(model.decode(model.state(model.encode(X).parts)), model.predict(X))
 
 
+@pytest.mark.slow
 def test_many_small_sets_are_predicted_in_pieces(monkeypatch):
     """The pooled state of a set takes far more memory than one member: 40,000 sets of one took 5 GB at once."""
     model, _ = fitted(SetRegressor)

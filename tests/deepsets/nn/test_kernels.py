@@ -366,6 +366,7 @@ def everything(x: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
     return torch.stack(parts).square().sum(0)
 
 
+@pytest.mark.slow
 def test_compiled_graphs_hold_the_operators_and_give_the_same_gradients():
     x, offsets = torch.randn(9, WIDTH, requires_grad=True), torch.tensor([0, 4, 4, 5, 9])
     names: list[str] = []
