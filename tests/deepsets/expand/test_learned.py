@@ -221,3 +221,11 @@ def test_fits_of_many_members_are_relative_to_some_elements(monkeypatch):
     monkeypatch.setattr("deepsets.expand.learned._FIT_SCORES", 4 * 12)
     some = whole[:, np.linspace(0, 23, 12).astype(int)]
     np.testing.assert_allclose(expander.fits(query), own - np.log(2 * np.exp(some).sum(1)), rtol=1e-4)
+
+
+def test_stored_weights_that_are_not_finite_are_refused():
+    expander = SetExpander(epochs=1, embedding=4, phi=(4,), rho=(4,)).fit([["a", "b"], ["b", "c"]])
+    tensors, facts = expander.get_state()
+    tensors["network_.first.bias"][0] = torch.nan
+    with pytest.raises(ValueError, match=r"the weights 'first\.bias' are not finite"):
+        SetExpander(embedding=4, phi=(4,), rho=(4,)).set_state(tensors, facts)
