@@ -85,8 +85,8 @@ class BaseExpander(BaseEstimator):
     def _fit_scores(self, queries: list[np.ndarray], z: np.ndarray | None) -> np.ndarray:
         return self._scores(queries, z)  # to tell whether a member belongs: comparable between these queries
 
-    def _best_scores(self, query: Members, z: np.ndarray | None, best: int | None) -> np.ndarray:
-        return self._all([query], z)[0]  # (V,); only those of the best have to be exact
+    def _best_scores(self, queries: list[Members], z: np.ndarray | None, best: int | None) -> np.ndarray:
+        return self._all(queries, z)  # (Q, V); only those of the best have to be exact
 
     def _score_some(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
         """Queries and candidates as ids or as rows of features -> (Q, C); subclasses may know a cheaper way for ids."""
@@ -202,7 +202,8 @@ class BaseExpander(BaseEstimator):
         if not allowed.any():
             raise ValueError(f"no candidate is left: the query and `exclude` hold all {len(allowed)} elements.")
         negative = self._rows(not_like, "`not_like`") if is_rows(not_like) else self._known(not_like, "", warn=False)
-        scores = self._best_scores(members, self._z(z, 1), None if negative.shape[0] else k + int((~allowed).sum()))
+        best = None if negative.shape[0] else k + int((~allowed).sum())
+        scores = self._best_scores([members], self._z(z, 1), best)[0]
         if negative.shape[0]:
             scores = less_like(scores, self._all([negative], self._z(z, 1))[0])
         if members.ndim == 1:
@@ -224,7 +225,7 @@ class BaseExpander(BaseEstimator):
         read = self._rows if is_rows(candidates) else self.ids
         return self._score_some([members], read(candidates, "the candidates"), context)[0]
 
-    def scores(self, queries: Iterable[Any] | Sets, z: Any = None) -> np.ndarray:
+    def scores(self, queries: Iterable[Any] | Sets, z: Any = None, best: int | None = None) -> np.ndarray:
         """Score the whole vocabulary for many queries, (Q, V).
 
         Parameters
@@ -233,6 +234,9 @@ class BaseExpander(BaseEstimator):
             Lists of elements, or `Sets` of ids.
         z : array-like of shape (Q, Z), optional
             What is known about each set.
+        best : int, optional
+            How many of the best elements of each query are wanted; the others may then have approximate scores, below
+            those of the best. By default all scores are exact.
         """
         self._check_fitted()
         if isinstance(queries, Sets):
@@ -242,7 +246,7 @@ class BaseExpander(BaseEstimator):
                 self._check_some(len(ids), f"query {q}")
         else:
             asked = [self._members(query, f"query {q}") for q, query in enumerate(queries)]
-        return self._all(asked, self._z(z, len(asked)))
+        return self._best_scores(asked, self._z(z, len(asked)), best)
 
     def fits(self, query: Any, z: Any = None) -> np.ndarray:
         """Score each member against the others, (n,); the odd member has the lowest score.

@@ -221,8 +221,9 @@ class SetExpander(BaseExpander):
             self._scorer = self._new_scorer(np.arange(len(self.vocabulary_)))
         return self._scorer.scores(self._encode(list(queries), z), best)
 
-    def _best_scores(self, query: Members, z: np.ndarray | None, best: int | None) -> np.ndarray:
-        return (self._scores([query], z, best) if query.ndim == 1 else self._all([query], z))[0]
+    def _best_scores(self, queries: list[Members], z: np.ndarray | None, best: int | None) -> np.ndarray:
+        by_ids = all(query.ndim == 1 for query in queries)
+        return self._scores(queries, z, best) if by_ids else self._all(queries, z)
 
     def _score_some(self, queries: list[Members], candidates: Members, z: np.ndarray | None) -> np.ndarray:
         return self._new_scorer(candidates).scores(self._encode(queries, z))

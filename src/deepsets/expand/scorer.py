@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from .network import EncodedQueries, ScoreNetwork
 
@@ -17,6 +18,19 @@ RESCORED = 500  # more than the wanted candidates are scored again in float32 af
 def has_bfloat16() -> bool:
     """Whether bfloat16 products are fast and safe: some virtual machines report AMX and end a process that uses it."""
     return torch.cpu._is_avx512_bf16_supported() and not torch.cpu._is_amx_tile_supported()
+
+
+def _fill_up(maps: list[nn.Linear]) -> list[tuple[Tensor, Tensor]]:
+    """Matrices (in, out) and biases, with zeros so that hidden layers are whole vectors of the processor wide.
+
+    A product of 61,127 x 150 numbers with 150 x 80 takes 0.8 of the time of one with 150 x 75 (float32).
+    """
+    widths = [maps[0].in_features, *(-(-layer.out_features // 16) * 16 for layer in maps[:-1]), 1]
+    filled = []
+    for layer, before, after in zip(maps, widths, widths[1:], strict=False):
+        more = (0, after - layer.out_features, 0, before - layer.in_features)
+        filled.append((F.pad(layer.weight.detach().T, more).contiguous(), F.pad(layer.bias.detach(), more[:2])))
+    return filled
 
 
 class Scorer:
@@ -41,7 +55,7 @@ class Scorer:
         self.network, self.count = network, count
         self.size = min(BLOCK, -(-count // 16) * 16)  # whole vectors of the processor: equal keys tie exactly
         self.first = network.first.weight.detach().T.contiguous()
-        self.maps = [(layer.weight.detach().T.contiguous(), layer.bias.detach()) for layer in linear]
+        self.maps = _fill_up(linear)
         width = self.first.shape[0 if network.late else 1]
         self.keys = self.first.new_empty(-(-count // self.size), self.size, width)
         self.keys[-1:] = 0

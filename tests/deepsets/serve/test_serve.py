@@ -4,13 +4,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import deepsets.serve
 from deepsets import save
 from deepsets.estimators import MemberClassifier, OddOneOut, SetClassifier, SetRegressor, SupportDistributionMachine
-from deepsets.expand import BayesianSets, NearestVectors
+from deepsets.expand import BayesianSets, NearestVectors, SetExpander
+from deepsets.expand.scorer import Scorer, has_bfloat16
 from deepsets.serve import Limits, create_app, load, served
 from deepsets.serve.expanders import ExpansionQuery as Query
 from deepsets.serve.server import check_address
@@ -315,3 +317,23 @@ def test_the_quick_choice_of_the_best_equals_that_of_the_expander(k, excluded, s
     found = served("v", model).scores([Query(words[:3], k, tuple(words[3:]))])[0]
     wanted = model.expand(words[:3], k, exclude=words[3:])
     assert [c["element"] for c in found] == [c.element for c in wanted]
+
+
+@pytest.mark.parametrize("close", [False, True])
+def test_the_service_ranks_candidates_of_the_learned_expander_as_float32_does(monkeypatch, close):
+    """In one batch, by the pass in bfloat16 where the processor has it, whatever the queries exclude."""
+    words = [f"w{i}" for i in range(3000)]
+    model = SetExpander(epochs=1).fit([words[i : i + 5] for i in range(0, 3000, 5)])
+    if close:
+        with torch.no_grad():
+            weight = model.network_.embedding.weight
+            weight[:] = weight[:1] + 1e-3 * (weight - weight[:1])
+    asked = [Query(words[5 * q : 5 * q + 2 + q], 7, tuple(words[100 : 100 + 10 * q])) for q in range(4)]
+    exact = model.scores([query.members for query in asked])
+    passes, run = [], Scorer._pass
+    monkeypatch.setattr(Scorer, "_pass", lambda self, *given: (passes.append(given[1].dtype), run(self, *given))[1])
+    found = served("learned", model).scores(asked)
+    assert passes[0] == (torch.bfloat16 if has_bfloat16() else torch.float32)
+    for query, row, candidates in zip(asked, exact, found, strict=True):
+        row[model.ids([*query.members, *query.exclude])] = -np.inf
+        assert [c["element"] for c in candidates] == [words[i] for i in np.argsort(-row, kind="stable")[:7]]

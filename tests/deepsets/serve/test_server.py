@@ -29,12 +29,12 @@ class Slow(BayesianSets):
 
     seconds = 0.3
 
-    def scores(self, queries, z=None):
+    def scores(self, queries, z=None, best=None):
         queries = list(queries)
         self.__dict__.setdefault("calls", []).append(len(queries))
         if self.seconds and "lynx" in queries[0]:
             time.sleep(self.seconds)
-        return super().scores(queries, z)
+        return super().scores(queries, z, best)
 
 
 ROOT = Path(__file__).parents[3]
