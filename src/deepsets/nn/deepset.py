@@ -73,13 +73,15 @@ class DeepSet(nn.Module):
 
     def forward(self, sets: Sets, z: Tensor | None = None) -> Tensor:
         """Map sets with values (N, in), and z (B, z) or None, to (B, out)."""
-        self._check(sets, z)
-        if self._late_map() is not None:
-            state = State(self.pool, self._parts(sets, z, None))
-            pooled, counts = state.finish(), state.parts.get(ELEMENTS)
-        else:
+        if z is not None or self.condition is not None:
+            self._check(sets, z)
+        if self._late_map() is None:
             members = self._members(sets, z)
             pooled, counts = self.pool(members), members.counts if self.append_size else None
+        else:
+            parts = self._parts(sets, z, None)
+            counts = parts.pop(ELEMENTS, None)
+            pooled = self.pool.finish(parts)
         return self._apply_rho(pooled, counts, z)
 
     # --------------------------------------------------------------------------------------------------- states
@@ -179,34 +181,27 @@ class DeepSet(nn.Module):
                 f"z must have one row for each of the {count} sets, shape ({count}, z); found shape {tuple(z.shape)}."
             )
 
-    def _input(self, sets: Sets, z: Tensor | None) -> Sets:
-        if z is None or self.condition == "rho":
-            return sets
-        sets = sets.materialize()  # with z appended, the same element differs between sets
-        return sets.with_values(torch.cat([sets.values, sets.broadcast(z).to(sets.dtype)], dim=-1))
-
-    def _members(self, sets: Sets, z: Tensor | None) -> Sets:
-        sets = self._input(sets, z)
-        return self.phi(sets) if isinstance(self.phi, SetLayer) else sets.map(self.phi)
+    def _members(self, sets: Sets, z: Tensor | None, phi: nn.Module | None = None) -> Sets:
+        """The members after phi, or after the part of it that is given."""
+        phi = self.phi if phi is None else phi
+        if z is not None and self.condition != "rho":
+            sets = sets.materialize()  # with z appended, the same element differs between sets
+            sets = sets.with_values(torch.cat([sets.values, sets.broadcast(z).to(sets.dtype)], dim=-1))
+        return phi(sets) if isinstance(phi, SetLayer) else sets.map(phi)
 
     def _late_map(self) -> nn.Linear | None:
         """Last linear map of phi, if it may run after the pooling."""
         phi = self.phi
-        if isinstance(phi, nn.Sequential) and phi._modules and isinstance(self.pool, _LinearPooling):
-            last = next(reversed(phi._modules.values()))
-            if type(last) is nn.Linear and not last._forward_hooks and not last._forward_pre_hooks:
-                return last
-        return None
+        last = next(reversed(phi._modules.values()), None) if isinstance(phi, nn.Sequential) else None
+        if type(last) is not nn.Linear or last._forward_hooks or last._forward_pre_hooks:
+            return None
+        return last if isinstance(self.pool, _LinearPooling) else None
 
     def _parts(self, sets: Sets, z: Tensor | None, dtype: torch.dtype | None) -> Parts:
         last = self._late_map()
-        if last is None:
-            members = self._members(sets, z)
-            parts = self.pool.state(members, dtype)
-        else:
-            assert isinstance(self.phi, nn.Sequential)
-            members = self._input(sets, z).map(self.phi[:-1])
-            parts = self.pool.state(members, dtype)
+        members = self._members(sets, z, None if last is None else self.phi[:-1])  # type: ignore[index]
+        parts = self.pool.state(members, dtype)
+        if last is not None:
             kind = parts["sum"].dtype
             parts["sum"] = parts["sum"] @ last.weight.T.to(kind)
             if last.bias is not None:
@@ -216,9 +211,8 @@ class DeepSet(nn.Module):
         return parts
 
     def _apply_rho(self, pooled: Tensor, counts: Tensor | None, z: Tensor | None) -> Tensor:
-        extra = []
         if counts is not None:
-            extra.append(counts.to(pooled.dtype).log1p()[:, None])
-        if z is not None and self.condition in ("rho", "both"):
-            extra.append(z.to(pooled.dtype))
-        return self.rho(torch.cat([pooled, *extra], dim=-1) if extra else pooled)
+            pooled = torch.cat([pooled, counts.to(pooled.dtype).log1p()[:, None]], dim=-1)
+        if z is not None and self.condition != "phi":
+            pooled = torch.cat([pooled, z.to(pooled.dtype)], dim=-1)
+        return self.rho(pooled)

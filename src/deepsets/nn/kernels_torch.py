@@ -34,13 +34,13 @@ class SegmentSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, offsets: Tensor, set_ids: Tensor | None) -> Tensor:
         """Add the members one after another, as :func:`segment_sum` does."""
-        ctx.save_for_backward(set_ids)
+        ctx.set_ids = set_ids
         return torch.segment_reduce(values, "sum", offsets=offsets, axis=0, unsafe=True)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         """Give each member the gradient of its set; unlike that of segment_reduce, it can be differentiated."""
-        return grad.index_select(0, ctx.saved_tensors[0]), None, None
+        return grad.index_select(0, ctx.set_ids), None, None
 
 
 def segment_extremum(values: Tensor, sets: Sets, reduce: str) -> Tensor:
