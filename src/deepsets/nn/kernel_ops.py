@@ -220,49 +220,58 @@ class ExtremumWithValues(torch.autograd.Function):
 
 
 def _keep_moments(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(inputs[0], output[0], inputs[1], inputs[2])
+    values, offsets, weights, ctx.root = inputs
+    ctx.save_for_backward(values, offsets, weights, *output)
+    if ctx.root:
+        ctx.mark_non_differentiable(output[0])
 
 
 def _moments_backward(ctx: Any, grad_mean: Tensor, grad_squares: Tensor) -> tuple[Any, ...]:
-    values, mean, offsets, weights = ctx.saved_tensors
+    values, offsets, weights, mean, squares = ctx.saved_tensors
     if _twice(values):
         sets = Sets.unchecked(values, offsets, None, weights)
-        form = lambda x: plain.segment_moments(x, sets, weights, sets.counts)  # noqa: E731
-        return _again(form, (values,), (grad_mean, grad_squares))[0], None, None
-    return moments_backward(grad_mean, offsets, grad_squares, values, mean, weights), None, None
+        form = lambda x: plain.segment_moments(x, sets, weights)  # noqa: E731
+        if ctx.root:
+            root = lambda x: plain.deviation(form(x)[1], sets.counts)  # noqa: E731
+            return _again(root, (values,), (grad_squares,))[0], None, None, None
+        return _again(form, (values,), (grad_mean, grad_squares))[0], None, None, None
+    grad_mean = None if ctx.root else grad_mean
+    return moments_backward(grad_squares, offsets, grad_mean, values, mean, squares, weights), None, None, None
 
 
 moments = Operator(
-    "moments(Tensor values, Tensor offsets, Tensor? weights) -> (Tensor, Tensor)",
-    lambda values, offsets, weights: [(_per_set(offsets, values.shape[1]), None)] * 2,
+    "moments(Tensor values, Tensor offsets, Tensor? weights, bool root) -> (Tensor, Tensor)",
+    lambda values, offsets, weights, root: [(_per_set(offsets, values.shape[1]), None)] * 2,
     _keep_moments,
     _moments_backward,
 )
 moments_backward = Operator(
-    "moments_backward(Tensor grad_mean, Tensor offsets, Tensor grad_squares, Tensor values, Tensor mean, "
-    "Tensor? weights) -> Tensor",
-    lambda grad_mean, offsets, grad_squares, values, mean, weights: [(values.shape, None)],
+    "moments_backward(Tensor grad_squares, Tensor offsets, Tensor? grad_mean, Tensor values, Tensor mean, "
+    "Tensor squares, Tensor? weights) -> Tensor",
+    lambda grad_squares, offsets, grad_mean, values, mean, squares, weights: [(values.shape, None)],
 )
 
 # ------------------------------------------------------------------------------------------------------- exponentials
 
 
 def _keep_exp_sum(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    values, offsets, weights, ctx.log = inputs
     ctx.mark_non_differentiable(output[0])
-    _keep_moments(ctx, inputs, output)
+    ctx.save_for_backward(values, offsets, weights, output[1] if ctx.log else output[0])
 
 
 def _exp_sum_backward(ctx: Any, _: Any, grad: Tensor) -> tuple[Any, ...]:
-    values, peak, offsets, weights = ctx.saved_tensors
+    values, offsets, weights, reference = ctx.saved_tensors
     if _twice(values):
-        form = lambda x: plain.segment_exp_sum(x, Sets.unchecked(x, offsets), weights)[1]  # noqa: E731
-        return _again(form, (values,), (grad,))[0], None, None
-    return exp_sum_backward(grad, offsets, values, peak, weights), None, None
+        form = lambda x: plain.segment_exp_sum(x, Sets.unchecked(x, offsets), weights)  # noqa: E731
+        again = (lambda x: plain.log_of_sum(*form(x))) if ctx.log else (lambda x: form(x)[1])
+        return _again(again, (values,), (grad,))[0], None, None, None
+    return exp_sum_backward(grad, offsets, values, reference, weights), None, None, None
 
 
 exp_sum = Operator(
-    "exp_sum(Tensor values, Tensor offsets, Tensor? weights) -> (Tensor, Tensor)",
-    lambda values, offsets, weights: [(_per_set(offsets, values.shape[1]), None)] * 2,
+    "exp_sum(Tensor values, Tensor offsets, Tensor? weights, bool log) -> (Tensor, Tensor)",
+    lambda values, offsets, weights, log: [(_per_set(offsets, values.shape[1]), None)] * 2,
     _keep_exp_sum,
     _exp_sum_backward,
 )

@@ -67,6 +67,11 @@ def _choose(values: Tensor, size: int | None = None) -> int:
     return EAGER if INSTALLED and implementation().startswith("numba") else PLAIN
 
 
+def _compiled(values: Tensor, weights: Tensor | None) -> bool:
+    """Whether the compiled kernel runs; none has gradients of weights."""
+    return _choose(values) > SMALL_EAGER and not (weights is not None and weights.requires_grad)
+
+
 def check_rows(values: Tensor) -> None:
     """Raise an error unless the values are rows of floating-point features."""
     if not values.is_floating_point():
@@ -114,10 +119,9 @@ def segment_sum(values: Tensor, sets: Sets, weights: Tensor | None = None) -> Te
 def segment_mean(values: Tensor, sets: Sets, weights: Tensor | None = None) -> Tensor:
     """Compute the weighted mean of the members of each set, 0 for an empty set; arguments as of :func:`segment_sum`."""
     check_rows(values)
-    if _choose(values) > SMALL_EAGER and not (weights is not None and weights.requires_grad):
+    if _compiled(values, weights):
         return ops.segment_sum(values, sets.offsets, sets.element_ids, weights, True)
-    counts = sets.sizes if weights is None else sets.counts
-    return segment_sum(values, sets, weights) / torch.where(counts > 0, counts, 1)[:, None]
+    return segment_sum(values, sets, weights) / plain.at_least(sets.sizes if weights is None else sets.counts)[:, None]
 
 
 def segment_broadcast(per_set: Tensor, sets: Sets) -> Tensor:
@@ -195,9 +199,17 @@ def extremum_with_values(values: Tensor, sets: Sets, sign: int) -> tuple[Tensor,
 def segment_moments(values: Tensor, sets: Sets, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Compute the weighted mean of each set and the weighted sum of squared deviations from it: two (B, D) tensors."""
     check_rows(values)
-    if _choose(values) <= SMALL_EAGER or (weights is not None and weights.requires_grad):
-        return plain.segment_moments(values, sets, weights, sets.counts.to(values.dtype))
-    return ops.moments(values, sets.offsets, weights)
+    if _compiled(values, weights):
+        return ops.moments(values, sets.offsets, weights, False)
+    return plain.segment_moments(values, sets, weights)
+
+
+def segment_std(values: Tensor, sets: Sets, weights: Tensor | None = None) -> Tensor:
+    """Compute the weighted standard deviation of each set, (B, D); 0 for sets of equal members."""
+    check_rows(values)
+    if _compiled(values, weights):
+        return ops.moments(values, sets.offsets, weights, True)[1]
+    return plain.deviation(plain.segment_moments(values, sets, weights)[1], sets.counts)
 
 
 def segment_exp_sum(values: Tensor, sets: Sets, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -206,9 +218,17 @@ def segment_exp_sum(values: Tensor, sets: Sets, weights: Tensor | None = None) -
     A member of weight 0 is absent: it does not set the peak.
     """
     check_rows(values)
-    if _choose(values) <= SMALL_EAGER or (weights is not None and weights.requires_grad):
-        return plain.segment_exp_sum(values, sets, weights)
-    return ops.exp_sum(values, sets.offsets, weights)
+    if _compiled(values, weights):
+        return ops.exp_sum(values, sets.offsets, weights, False)
+    return plain.segment_exp_sum(values, sets, weights)
+
+
+def segment_logsumexp(values: Tensor, sets: Sets, weights: Tensor | None = None) -> Tensor:
+    """Compute log Σ w·exp(x) of each set, (B, D); 0 for an empty set."""
+    check_rows(values)
+    if _compiled(values, weights):
+        return ops.exp_sum(values, sets.offsets, weights, True)[1]
+    return plain.log_of_sum(*plain.segment_exp_sum(values, sets, weights))
 
 
 def segment_softmax(
@@ -238,9 +258,9 @@ def segment_softmax(
     """
     dtype = torch.promote_types(scores.dtype, values.dtype)
     scores, values = scores.to(dtype), values.to(dtype)
-    if _choose(values) <= SMALL_EAGER or (weights is not None and weights.requires_grad):
-        return plain.segment_softmax(scores, values, sets, weights)
-    return ops.softmax(values, sets.offsets, scores, weights)[:3]
+    if _compiled(values, weights):
+        return ops.softmax(values, sets.offsets, scores, weights)[:3]
+    return plain.segment_softmax(scores, values, sets, weights)
 
 
 def add_broadcast_(values: Tensor, per_set: Tensor, sets: Sets, activation: Activation | None = None) -> Tensor:

@@ -86,9 +86,9 @@ def _peak(values, weights, start, stop, b, peak):
 
 @loop()
 def exp_sum(words):
-    """peak[b] = max x_i over members with a weight, total[b] = Σ w_i exp(x_i - peak[b])."""
+    """peak[b] = max x_i over members with a weight, total[b] = Σ w_i exp(x_i - peak[b]); log: log Σ w_i exp(x_i)."""
     values, offsets, weights = _matrix(words, 0, real), _vector(words, 1, _INT64), _vector(words, 2, real)
-    peak, total = _matrix(words, 3, real), _matrix(words, 4, real)
+    log, peak, total = _number(words, 3), _matrix(words, 4, real), _matrix(words, 5, real)
     for b in _sets(words):
         start, stop = offsets[b], offsets[b + 1]
         _peak(values, weights, start, stop, b, peak)
@@ -99,6 +99,9 @@ def exp_sum(words):
             if weight > 0:
                 for d in range(values.shape[1]):
                     total[b, d] += _exp(values[i, d] - peak[b, d]) * weight
+        if log:
+            for d in range(values.shape[1]):
+                total[b, d] = peak[b, d] + math.log(total[b, d]) if total[b, d] > 0 else real(0)
 
 
 @loop()

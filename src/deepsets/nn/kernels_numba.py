@@ -14,6 +14,7 @@ on its first use, and the machine code is kept on disk (see `NUMBA_CACHE_DIR` in
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -330,13 +331,13 @@ def extremum_backward(words):
 
 @loop()
 def moments(words):
-    """mean[b] = Σ w_i x_i / Σ w_i and squares[b] = Σ w_i (x_i - mean[b])².
+    """mean[b] = Σ w_i x_i / Σ w_i and squares[b] = Σ w_i (x_i - mean[b])²; root: that over Σ w_i, and its root.
 
     Both are corrected by the rest Σ w_i (x_i - mean[b]), which is 0 but for rounding: the deviation of equal
     members is then 0, and so is its gradient, whose slope is infinite there.
     """
     values, offsets, weights = _matrix(words, 0, real), _vector(words, 1, _INT64), _vector(words, 2, real)
-    mean, squares = _matrix(words, 3, real), _matrix(words, 4, real)
+    root, mean, squares = _number(words, 3), _matrix(words, 4, real), _matrix(words, 5, real)
     width = values.shape[1]
     rest = np.empty(width, real)
     for b in _sets(words):
@@ -363,21 +364,27 @@ def moments(words):
         for d in range(width):
             shift = rest[d] / count
             mean[b, d] += shift
-            squares[b, d] = max(squares[b, d] - rest[d] * shift, real(0))
+            square = max(squares[b, d] - rest[d] * shift, real(0))
+            squares[b, d] = math.sqrt(square / count) if root else square
 
 
 @loop()
 def moments_backward(words):
-    """out[i] = w_i (grad_mean[b] / Σ w + 2 grad_squares[b] (x_i - mean[b]))."""
-    grad_mean, offsets, grad_squares = _matrix(words, 0, real), _vector(words, 1, _INT64), _matrix(words, 2, real)
-    values, mean, weights = _matrix(words, 3, real), _matrix(words, 4, real), _vector(words, 5, real)
-    out = _matrix(words, 6, real)
+    """out[i] = w_i (grad_mean[b] / Σ w + 2 grad_squares[b] (x_i - mean[b])); without grad_mean, of the root."""
+    grad_squares, offsets, grad_mean = _matrix(words, 0, real), _vector(words, 1, _INT64), _matrix(words, 2, real)
+    values, mean, squares = _matrix(words, 3, real), _matrix(words, 4, real), _matrix(words, 5, real)
+    weights, out, width = _vector(words, 6, real), _matrix(words, 7, real), values.shape[1]
+    base, slope = np.zeros(width, real), np.empty(width, real)
     for b in _sets(words):
         start, stop = offsets[b], offsets[b + 1]
         count = _total(weights, start, stop, real)
         scale = 1 / count if count > 0 else real(0)
+        for d in range(width):
+            if grad_mean.shape[0]:
+                base[d], slope[d] = grad_mean[b, d] * scale, 2 * grad_squares[b, d]
+            else:  # equal members have gradient 0 instead of an infinite slope
+                slope[d] = grad_squares[b, d] * scale / squares[b, d] if squares[b, d] > 0 else real(0)
         for i in range(start, stop):
             weight = weights[i] if weights.shape[0] else real(1)
-            for d in range(values.shape[1]):
-                slope = grad_squares[b, d] * (values[i, d] - mean[b, d])
-                out[i, d] = weight * (grad_mean[b, d] * scale + slope + slope)
+            for d in range(width):
+                out[i, d] = weight * (base[d] + slope[d] * (values[i, d] - mean[b, d]))

@@ -51,10 +51,23 @@ def segment_extremum(values: Tensor, sets: Sets, reduce: str) -> Tensor:
     return torch.where((sets.sizes > 0)[:, None], best, 0)
 
 
-def segment_moments(values: Tensor, sets: Sets, weights: Tensor | None, counts: Tensor) -> tuple[Tensor, Tensor]:
+def segment_moments(values: Tensor, sets: Sets, weights: Tensor | None) -> tuple[Tensor, Tensor]:
     """(N, D) -> (B, D), (B, D): weighted means, and weighted sums of squared deviations from them."""
-    mean = segment_sum(values, sets, weights) / torch.where(counts > 0, counts, 1)[:, None]
+    counts = sets.sizes if weights is None else sets.counts
+    mean = segment_sum(values, sets, weights) / at_least(counts)[:, None]
     return mean, segment_sum((values - sets.broadcast(mean)).square(), sets, weights)
+
+
+def deviation(squares: Tensor, counts: Tensor) -> Tensor:
+    """Standard deviations from sums of squared deviations: (B, D), (B,) -> (B, D)."""
+    variance = squares / at_least(counts)[:, None]
+    positive = variance > 0  # the slope of the root at 0 is infinite: equal members get gradient 0 instead
+    return torch.where(positive, torch.where(positive, variance, 1).sqrt(), 0)
+
+
+def at_least(counts: Tensor) -> Tensor:
+    """The counts, with 1 in place of 0, to divide by."""
+    return torch.where(counts > 0, counts, 1)
 
 
 def segment_peak(values: Tensor, sets: Sets, weights: Tensor | None) -> Tensor:
@@ -76,6 +89,12 @@ def segment_exp_sum(values: Tensor, sets: Sets, weights: Tensor | None) -> tuple
     if weights is not None:
         relative = relative.clamp(max=0)  # a member of weight 0 may lie above the peak: 0 · inf is not 0
     return peak, segment_sum(relative.exp(), sets, weights)
+
+
+def log_of_sum(peak: Tensor, total: Tensor) -> Tensor:
+    """Logarithm of Σ w exp(x), from the result of :func:`segment_exp_sum`; 0 for an empty set."""
+    some = total > 0
+    return torch.where(some, peak + torch.where(some, total, 1).log(), 0)
 
 
 def segment_softmax(

@@ -6,7 +6,17 @@ import torch
 from torch import Tensor
 
 from ..sets import Sets
-from .kernels import segment_exp_sum, segment_max, segment_mean, segment_min, segment_moments, segment_sum
+from .kernels import (
+    segment_exp_sum,
+    segment_logsumexp,
+    segment_max,
+    segment_mean,
+    segment_min,
+    segment_moments,
+    segment_std,
+    segment_sum,
+)
+from .kernels_torch import at_least, deviation, log_of_sum
 from .pooling import Parts, Pooling, named
 
 
@@ -71,7 +81,7 @@ class MeanPooling(_LinearPooling):
 
     def finish(self, parts: Parts) -> Tensor:
         """Compute the pooled vectors, (B, D), from a state."""
-        return parts["sum"] / _at_least(parts["count"])[:, None]
+        return parts["sum"] / at_least(parts["count"])[:, None]
 
     def forward(self, sets: Sets) -> Tensor:
         """Average the members of each set, (B, D), in one pass."""
@@ -91,7 +101,7 @@ class SqrtSumPooling(_LinearPooling):
 
     def finish(self, parts: Parts) -> Tensor:
         """Compute the pooled vectors, (B, D), from a state."""
-        return parts["sum"] / _at_least(parts["count"]).sqrt()[:, None]
+        return parts["sum"] / at_least(parts["count"]).sqrt()[:, None]
 
 
 @named("std")
@@ -116,14 +126,17 @@ class StdPooling(Pooling):
 
     def finish(self, parts: Parts) -> Tensor:
         """Compute the pooled vectors, (B, D), from a state."""
-        variance = parts["squares"] / _at_least(parts["count"])[:, None]
-        positive = variance > 0  # the slope of the root at 0 is infinite: equal members get gradient 0 instead
-        return torch.where(positive, torch.where(positive, variance, 1).sqrt(), 0)
+        return deviation(parts["squares"], parts["count"])
+
+    def forward(self, sets: Sets) -> Tensor:
+        """Compute the deviation of each set, (B, D), in one operation."""
+        sets = sets.materialize()
+        return segment_std(sets.values, sets, sets.weights)
 
     def merge(self, a: Parts, b: Parts) -> Parts:
         """Compute the state of the unions of two batches of sets, set by set."""
         count = a["count"] + b["count"]
-        share = (b["count"] / _at_least(count))[:, None]
+        share = (b["count"] / at_least(count))[:, None]
         delta = b["mean"] - a["mean"]
         squares = a["squares"] + b["squares"] + delta.square() * share * a["count"][:, None]
         return {"count": count, "mean": a["mean"] + delta * share, "squares": squares}
@@ -132,9 +145,9 @@ class StdPooling(Pooling):
         """Compute the state of `a` without the elements of `b`, set by set."""
         count = _left(a["count"], b["count"])
         some = (count > 0)[:, None]
-        share = (b["count"] / _at_least(count))[:, None]
+        share = (b["count"] / at_least(count))[:, None]
         mean = torch.where(some, a["mean"] + (a["mean"] - b["mean"]) * share, 0)
-        delta = (b["mean"] - mean).square() * (b["count"] * count / _at_least(a["count"]))[:, None]
+        delta = (b["mean"] - mean).square() * (b["count"] * count / at_least(a["count"]))[:, None]
         squares = torch.where(some, (a["squares"] - b["squares"] - delta).clamp(min=0), 0)
         return {"count": count, "mean": mean, "squares": squares}
 
@@ -209,8 +222,12 @@ class LogSumExpPooling(Pooling):
 
     def finish(self, parts: Parts) -> Tensor:
         """Compute the pooled vectors, (B, D), from a state."""
-        some = parts["exp"] > 0
-        return torch.where(some, parts["peak"] + torch.where(some, parts["exp"], 1).log(), 0)
+        return log_of_sum(parts["peak"], parts["exp"])
+
+    def forward(self, sets: Sets) -> Tensor:
+        """Compute the smooth maximum of each set, (B, D), in one operation."""
+        sets = sets.materialize()
+        return segment_logsumexp(sets.values, sets, sets.weights)
 
     def merge(self, a: Parts, b: Parts) -> Parts:
         """Compute the state of the unions of two batches of sets, set by set."""
@@ -234,8 +251,3 @@ def _left(count: Tensor, removed: Tensor) -> Tensor:
     """Difference of two sums of weights; a rest as small as its rounding error counts as 0."""
     left = count - removed
     return torch.where(left > 32 * torch.finfo(left.dtype).eps * count, left, 0)
-
-
-def _at_least(count: Tensor) -> Tensor:
-    """The count, with 1 in place of 0, to divide by."""
-    return torch.where(count > 0, count, 1)

@@ -184,8 +184,16 @@ def test_all_gradients_equal_those_of_the_plain_form(sets, data):
     w = flat.weights
     counts = flat.counts
     pairs = [
-        (lambda x: kernels.segment_moments(x, flat, w), lambda x: kernels_torch.segment_moments(x, flat, w, counts)),
+        (lambda x: kernels.segment_moments(x, flat, w), lambda x: kernels_torch.segment_moments(x, flat, w)),
         (lambda x: kernels.segment_exp_sum(x, flat, w)[1], lambda x: kernels_torch.segment_exp_sum(x, flat, w)[1]),
+        (
+            lambda x: kernels.segment_logsumexp(x, flat, w),
+            lambda x: kernels_torch.log_of_sum(*kernels_torch.segment_exp_sum(x, flat, w)),
+        ),
+        (
+            lambda x: kernels.segment_std(x, flat, w),
+            lambda x: kernels_torch.deviation(kernels_torch.segment_moments(x, flat, w)[1], counts),
+        ),
         (lambda x: kernels.segment_max(x, flat), lambda x: kernels_torch.segment_extremum(x, flat, "amax")),
         (lambda x: kernels.segment_min(x, flat), lambda x: kernels_torch.segment_extremum(x, flat, "amin")),
         (lambda x: kernels.segment_sum(x, flat, w), lambda x: kernels_torch.segment_sum(x, flat, w)),
@@ -361,6 +369,7 @@ def everything(x: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
     """All operators in one function."""
     sets = Sets.unchecked(x, offsets)
     parts = [kernels.segment_sum(x, sets), kernels.segment_max(x, sets), kernels.segment_min(x, sets)]
+    parts += [kernels.segment_logsumexp(x, sets), kernels.segment_std(x, sets)]
     parts += [kernels.segment_mean(x, sets), *kernels.segment_moments(x, sets), kernels.segment_exp_sum(x, sets)[1]]
     parts += [kernels.segment_softmax(x[:, :1], x[:, None], sets)[2][:, 0]]
     return torch.stack(parts).square().sum(0)
@@ -389,7 +398,7 @@ def test_operators_are_registered_as_torch_asks():
     tests = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_static")
     torch.library.opcheck(torch.ops.deepsets.segment_sum, (x, offsets, None, None, True), test_utils=tests)
     torch.library.opcheck(torch.ops.deepsets.extremum, (x, offsets, 1, True), test_utils=tests)
-    torch.library.opcheck(torch.ops.deepsets.moments, (x, offsets, None), test_utils=tests)
+    torch.library.opcheck(torch.ops.deepsets.moments, (x, offsets, None, False), test_utils=tests)
 
 
 def test_exported_programs_work_with_the_operators_and_without():
