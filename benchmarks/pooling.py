@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import torch
@@ -86,6 +86,22 @@ def padded(name: str, sets: Sets, grad: Tensor) -> Callable[[], None]:
     return way
 
 
+@cache
+def memory_limit() -> tuple[Callable[[Tensor], object], Callable[[Tensor], object]]:
+    """Loops in C that only read and only write, on the threads of torch."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, unit, library = Path(__file__).with_name("memory_limit.c"), f"{folder}/limit.o", f"{folder}/limit.so"
+        subprocess.run(["cc", "-O3", "-march=native", "-fopenmp", "-fPIC", "-c", source, "-o", unit], check=True)
+        subprocess.run(["cc", "-shared", unit, "-o", library], check=True)  # OpenMP is that of torch
+        loaded = ctypes.CDLL(library)
+    for function in (loaded.read_memory, loaded.write_memory):
+        function.argtypes = [ctypes.c_void_p, ctypes.c_long]
+    return (
+        lambda x: loaded.read_memory(x.data_ptr(), x.numel()),
+        lambda x: loaded.write_memory(x.data_ptr(), x.numel()),
+    )
+
+
 def case(name: str, theirs: aggr.Aggregation | None, low: int, high: int) -> list[dict[str, object]]:
     """One pooling on one kind of sizes."""
     sets = batch(low, high, 50_000, 128)
@@ -105,6 +121,9 @@ def case(name: str, theirs: aggr.Aggregation | None, low: int, high: int) -> lis
     turns: dict[str, Callable[[], object]] = {key: partial(both, way, x, grad) for key, way in ways.items()}
     if name in ("max", "sum"):
         turns["padded + mask"] = padded(name, Sets(sets.values.detach(), sets.offsets), grad)
+    if name == "sum" and shutil.which("cc"):
+        (read, write), gradient = memory_limit(), torch.empty_like(x, requires_grad=False)
+        turns["memory alone, in C: read all members, write all gradients"] = lambda: (read(x), write(gradient))
     return versus(f"{name} pooling, sets of {low}–{high}", turns)
 
 
@@ -133,23 +152,10 @@ def small() -> list[dict[str, object]]:
     return rows
 
 
-def reader() -> Callable[[Tensor], object]:
-    """A loop in C that only reads, on the threads of torch; without a C compiler, the sum by torch."""
-    if shutil.which("cc") is None:
-        return Tensor.sum
-    with tempfile.TemporaryDirectory() as folder:
-        source, unit, library = Path(__file__).with_name("read_memory.c"), f"{folder}/read.o", f"{folder}/read.so"
-        subprocess.run(["cc", "-O3", "-march=native", "-fopenmp", "-fPIC", "-c", source, "-o", unit], check=True)
-        subprocess.run(["cc", "-shared", unit, "-o", library], check=True)  # OpenMP is that of torch
-        read = ctypes.CDLL(library).read_memory
-    read.argtypes, read.restype = [ctypes.c_void_p, ctypes.c_long], ctypes.c_float
-    return lambda x: read(x.data_ptr(), x.numel())
-
-
 def bandwidth() -> list[dict[str, object]]:
     """The forward pass of sum and max over large sets beside a loop that only reads the same memory."""
     sets = batch(300, 500, 200_000, 128)
-    x, read = sets.values, reader()
+    x, read = sets.values, memory_limit()[0] if shutil.which("cc") else Tensor.sum
     size = x.numel() * 4
     ways: dict[str, Callable[[], object]] = {"read": lambda: read(x), "torch.sum": x.sum}
     ways |= {"sum": lambda: nn.SumPooling()(sets), "max": lambda: nn.MaxPooling()(sets)}

@@ -17,7 +17,6 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 BYTES = 64  # of a vector
-CACHED = 1024  # rows of a set that, 512 bytes wide, stay in the cache of a core for a second pass
 _INT32, _INT64 = ir.IntType(32), ir.IntType(64)
 
 
@@ -76,19 +75,30 @@ class _Block:
 
 
 def _columns(builder, real, width, emit):
-    """Emit code for the columns of a row; return how many were done: none where a row is less than a vector."""
+    """Emit code for the columns of a row; return how many were done.
+
+    None where a row is less than a vector, or where the code of a block returns that it failed.
+    """
+    good = cgutils.alloca_once_value(builder, ir.IntType(1)(1))
+
+    def emit_block(count, column):
+        done = emit(_Block(builder, real, count, column, row))
+        if done is not None:
+            builder.store(builder.and_(builder.load(good), done), good)
+
     size = _INT64(8 if isinstance(real, ir.DoubleType) else 4)
     row, done = builder.mul(width, size), _INT64(0)
     for count in (8, 4, 1):
         blocks = builder.udiv(builder.sub(row, done), _INT64(BYTES * count))
         with cgutils.for_range(builder, blocks) as loop:
             column = builder.add(done, builder.mul(loop.index, _INT64(BYTES * count)))
-            emit(_Block(builder, real, count, column, row))
+            emit_block(count, column)
         done = builder.add(done, builder.mul(blocks, _INT64(BYTES * count)))
     rest = builder.and_(builder.icmp_signed("<", done, row), builder.icmp_signed(">", done, _INT64(0)))
     with builder.if_then(rest):  # the last vector once more: columns that are done twice get the same result
-        emit(_Block(builder, real, 1, builder.sub(row, _INT64(BYTES)), row))
-    return builder.select(builder.icmp_signed(">", done, _INT64(0)), width, _INT64(0))
+        emit_block(1, builder.sub(row, _INT64(BYTES)))
+    all_done = builder.and_(builder.icmp_signed(">", done, _INT64(0)), builder.load(good))
+    return builder.select(all_done, width, _INT64(0))
 
 
 def _function(emit, real, count):
@@ -130,86 +140,34 @@ def copy_to_rows(context, width, per_set, b, start, stop, out, stream, count):
 def extremum_columns(context, width, values, start, stop, best, winners, b, sign):
     """best[b] = sign · max sign · values[i]; winners[b], unless 0 = the row, or minus the number of members that tie.
 
-    One pass over the set finds the best, a second one, in the cache, who has it: fewer instructions than one pass for
-    both. That is for sets too long for the cache, and for nan, which wins.
+    One pass over the set finds the best, a second one, mostly in the cache, who has it: fewer instructions than one
+    pass for both. A set with nan, which should win and here does not, is left to the caller.
     """
 
     def emit(block, builder, values, start, stop, best, winners, b, sign):
-        ones = block.fill(1, block.ints)
-
-        def number(i):
-            return block.fill(builder.trunc(i, _INT32), block.ints)
-
-        def finish(top, place, ties):
-            found = zip(place, ties, ones, strict=True)
-            alone = [builder.select(builder.icmp_signed("==", n, one), i, builder.neg(n)) for i, n, one in found]
-            block.store(top, best, b, block.reals)
-            with builder.if_then(builder.icmp_signed("!=", winners, _INT64(0))):
-                block.store(alone, winners, b, block.ints)
-
-        def find_best():
-            top, total = block.keep(block.load(values, start, block.reals)), block.keep(block.fill(0.0, block.reals))
-            for relation, chosen in ((">", 1.0), ("<", -1.0)):
-                with builder.if_then(builder.fcmp_ordered("==", sign, ir.Constant(sign.type, chosen))):
-                    with block.rows(start, stop) as (i, _):
-                        for x, y, sums in zip(block.load(values, i, block.reals), top, total, strict=True):
-                            here = builder.load(y)
-                            builder.store(builder.select(builder.fcmp_ordered(relation, x, here), x, here), y)
-                            builder.store(builder.fadd(builder.load(sums), x), sums)
-            return block.read(top), total
-
-        def find_winners(top):
-            found = block.keep(
-                block.fill(0, block.ints)
-            )  # how many have the best, times 2^20, + their places in the set
+        top, total = block.keep(block.load(values, start, block.reals)), block.keep(block.fill(0.0, block.reals))
+        for relation, chosen in ((">", 1), ("<", -1)):
+            with builder.if_then(builder.fcmp_ordered("==", sign, ir.Constant(sign.type, chosen))):
+                with block.rows(start, stop) as (i, _):
+                    for x, y, sums in zip(block.load(values, i, block.reals), top, total, strict=True):
+                        here = builder.load(y)
+                        builder.store(builder.select(builder.fcmp_ordered(relation, x, here), x, here), y)
+                        builder.store(builder.fadd(builder.load(sums), x), sums)
+        top = block.read(top)
+        block.store(top, best, b, block.reals)
+        with builder.if_then(builder.icmp_signed("!=", winners, _INT64(0))):
+            place, ties = (block.keep(block.fill(0, block.ints)) for _ in range(2))
             with block.rows(start, stop) as (i, _):
-                code = number(builder.add(builder.sub(i, start), _INT64(1 << 20)))
-                for x, y, n, codes in zip(block.load(values, i, block.reals), top, found, code, strict=True):
-                    more = builder.add(builder.load(n), codes)
-                    builder.store(builder.select(builder.fcmp_ordered("==", x, y), more, builder.load(n)), n)
-            low, mask = block.fill(20, block.ints), block.fill((1 << 20) - 1, block.ints)
-            place = [
-                builder.add(builder.and_(n, m), s)
-                for n, m, s in zip(block.read(found), mask, number(start), strict=True)
-            ]
-            finish(top, place, [builder.lshr(n, k) for n, k in zip(block.read(found), low, strict=True)])
-
-        def find_both():
-            signs = block.fill(sign, block.reals)
-
-            def row(i):
-                return [builder.fmul(x, s) for x, s in zip(block.load(values, i, block.reals), signs, strict=True)]
-
-            top, place, ties = block.keep(row(start)), block.keep(number(start)), block.keep(ones)
-            with block.rows(builder.add(start, _INT64(1)), stop) as (i, _):
-                for k, (x, here) in enumerate(zip(row(i), number(i), strict=True)):
-                    y = builder.load(top[k])
-                    wins = builder.or_(builder.fcmp_ordered(">", x, y), builder.fcmp_unordered("uno", x, x))
-                    equal = builder.zext(builder.fcmp_ordered("==", x, y), block.ints)
-                    builder.store(builder.select(wins, x, y), top[k])
-                    builder.store(builder.select(wins, here, builder.load(place[k])), place[k])
-                    builder.store(builder.select(wins, ones[k], builder.add(builder.load(ties[k]), equal)), ties[k])
-            top = [builder.fmul(x, s) for x, s in zip(block.read(top), signs, strict=True)]
-            finish(top, block.read(place), block.read(ties))
-
-        one_pass = cgutils.alloca_once_value(
-            builder, builder.icmp_signed(">", builder.sub(stop, start), _INT64(CACHED))
-        )
-        with builder.if_then(builder.not_(builder.load(one_pass))):
-            top, total = find_best()
-            nan = [builder.fcmp_unordered("uno", sums, sums) for sums in block.read(total)]
-            some = builder.bitcast(reduce(builder.or_, nan), ir.IntType(block.lanes))
-            with builder.if_else(builder.icmp_signed("==", some, some.type(0))) as (finite, other):
-                with finite:
-                    with builder.if_else(builder.icmp_signed("==", winners, _INT64(0))) as (unwanted, wanted):
-                        with unwanted:
-                            block.store(top, best, b, block.reals)
-                        with wanted:
-                            find_winners(top)
-                with other:
-                    builder.store(ir.IntType(1)(1), one_pass)
-        with builder.if_then(builder.load(one_pass)):
-            find_both()
+                here = block.fill(builder.trunc(i, _INT32), block.ints)[0]
+                for k, x in enumerate(block.load(values, i, block.reals)):
+                    equal = builder.fcmp_ordered("==", x, top[k])
+                    builder.store(builder.select(equal, here, builder.load(place[k])), place[k])
+                    builder.store(builder.add(builder.load(ties[k]), builder.zext(equal, block.ints)), ties[k])
+            one, found = block.fill(1, block.ints)[0], zip(block.read(place), block.read(ties), strict=True)
+            alone = [builder.select(builder.icmp_signed("==", n, one), i, builder.neg(n)) for i, n in found]
+            block.store(alone, winners, b, block.ints)
+        nan = reduce(builder.or_, [builder.fcmp_unordered("uno", x, x) for x in block.read(total)])
+        return builder.icmp_signed("==", builder.bitcast(nan, ir.IntType(block.lanes)), ir.IntType(block.lanes)(0))
 
     return _function(emit, sign, 7)
 
