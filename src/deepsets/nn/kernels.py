@@ -125,20 +125,7 @@ def segment_mean(values: Tensor, sets: Sets, weights: Tensor | None = None) -> T
 
 
 def segment_broadcast(per_set: Tensor, sets: Sets) -> Tensor:
-    """Give each member the row of its set.
-
-    Parameters
-    ----------
-    per_set : Tensor of shape (B, D)
-        One row per set.
-    sets : Sets
-        The layout.
-
-    Returns
-    -------
-    Tensor of shape (N, D)
-        One row per member.
-    """
+    """Give each member the row of its set: (B, D) -> (N, D)."""
     if torch.compiler.is_compiling() or _choose(per_set, sets.total * per_set.shape[1]) <= SMALL_EAGER:
         return sets.broadcast(per_set)
     return ops.broadcast(per_set, sets.offsets, sets.total, None, None, False)
@@ -236,25 +223,8 @@ def segment_softmax(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Average the values of each set, weighed by the exponentials of scores: attention.
 
-    Parameters
-    ----------
-    scores : Tensor of shape (N, H)
-        One score per member and head.
-    values : Tensor of shape (N, V, D)
-        What is averaged; head h reads ``values[:, h % V]``.
-    sets : Sets
-        The layout.
-    weights : Tensor of shape (N,), optional
-        Multiplicities of the members.
-
-    Returns
-    -------
-    peak : Tensor of shape (B, H)
-        The largest score, without gradient.
-    total : Tensor of shape (B, H)
-        Σ w exp(score - peak).
-    mean : Tensor of shape (B, H, D)
-        Σ w exp(score - peak) · value / total; 0 for an empty set.
+    Scores (N, H) and values (N, V, D), of which head h reads ``values[:, h % V]``, give the largest score (B, H),
+    without gradient, Σ w exp(score - peak) (B, H), and the means (B, H, D), which are 0 for an empty set.
     """
     dtype = torch.promote_types(scores.dtype, values.dtype)
     scores, values = scores.to(dtype), values.to(dtype)

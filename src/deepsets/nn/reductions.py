@@ -66,7 +66,7 @@ class SumPooling(_LinearPooling):
         return parts["sum"]
 
     def forward(self, sets: Sets) -> Tensor:
-        """Sum the members of each set, (B, D); the state, with its counts, is not needed."""
+        """Sum the members of each set, (B, D)."""
         return segment_sum(sets.values, sets, sets.weights)
 
 
