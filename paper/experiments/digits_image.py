@@ -22,7 +22,6 @@ from .digits_networks import Reader, Readers, sum_model
 from .digits_text import absolute_error, figure
 
 SIZES = (1, *range(5, 51, 5), 100)
-QUICK_AMOUNT = (0.4, 0.4)  # images of 8 x 8 pixels bear little deformation
 READERS = 3  # networks whose answers phi averages, in the full form of "Ours"
 
 
@@ -32,10 +31,7 @@ def ours(trial: Trial, part: str) -> Outcome:
     Trained by the likelihood of the sums. At the end phi averages over its networks, and over the image shifted by
     one pixel.
     """
-    amount = (0.4, 1.1) if trial.full else QUICK_AMOUNT
-    chosen = trial.choose(
-        epochs=15 if trial.full else 30, rate=2e-3, weight_decay=0.05, amount=amount, bfloat16=trial.full
-    )
+    chosen = trial.choose(epochs=7 if trial.full else 30, rate=2e-3, weight_decay=0.05, amount=_amount(trial.full))
     images, digits = _images(trial.full, "train")
     side = images.shape[-1]
     readers = _readers(side)
@@ -69,7 +65,7 @@ def published(build: Callable[[nn.Module], nn.Module], epochs: int) -> Callable[
                 epochs=epochs, rate=1.4e-2, pool=2048, sets=8192, amount=(0.3, 1.2), copies=40, optimizer=MuonAdamW
             )
         else:
-            chosen = trial.choose(epochs=40, rate=3e-3, pool=32, sets=64, amount=QUICK_AMOUNT)
+            chosen = trial.choose(epochs=40, rate=3e-3, pool=32, sets=64, amount=_amount(False))
         images, digits = _images(trial.full, "train")
         model = trial.build(lambda: build(_encoder(images.shape[-1])))
         _train(model, absolute_error, images, digits, trial, chosen, 1000 * trial.seed)
@@ -98,26 +94,19 @@ def _train(
 ) -> None:
     """Train a model on sums of the digits (U,) of images (U, H, W), in place.
 
-    At every step the next `pool` images are deformed, first strongly and then less and less; or they are taken from a
-    bank of `copies` deformations of every image that is made once, from weak to strong, of which the strongest are left
-    out one by one, until a fifth is left at the end. `amount`: weakest and strongest deformation. `sets` sets of 1 to
-    10 images are drawn. The loss sees the sets and their sums, never a digit.
+    At every step the next `pool` images are deformed, or taken from a bank of `copies` deformations of every image that
+    is made once, from weak to strong; of these, the strongest are left out one by one, until a fifth is left at the
+    end. `sets` sets of 1 to 10 images are drawn. The loss sees the sets and their sums, never a digit.
     """
-    settings = {
-        "weight_decay": 0.0,
-        "pool": 128,
-        "sets": 256,
-        "copies": 0,
-        "optimizer": None,
-        "bfloat16": False,
-    } | vars(chosen)
-    copies, (weak, strong) = settings["copies"], chosen.amount
+    settings = {"weight_decay": 0.0, "pool": 128, "sets": 256, "copies": 0, "optimizer": None} | vars(chosen)
+    copies = settings["copies"]
     if copies:
+        weak, strong = chosen.amount
         bank = _bank(images, torch.linspace(weak, strong, copies).tolist(), seed)
 
     def make(rows: Tensor, done: float) -> Batch:
         if not copies:
-            pool = deform(images[rows].float() / 255, strong + (weak - strong) * done)
+            pool = deform(images[rows].float() / 255, chosen.amount)
         else:
             most = max(1, round(copies * min(1.0, 1.2 - done)))
             pool = bank[torch.randint(most, (len(rows),)), rows].float() / 255
@@ -127,8 +116,7 @@ def _train(
     train_by_steps(
         model, loss, make, len(images),
         epochs=chosen.epochs, rate=chosen.rate, weight_decay=settings["weight_decay"], pool=settings["pool"],
-        optimizer=settings["optimizer"], bfloat16=settings["bfloat16"], average=0.998,
-        seed=seed, folder=trial.folder, progress=trial.progress,
+        optimizer=settings["optimizer"], average=0.998, seed=seed, folder=trial.folder, progress=trial.progress,
         settings={"sets": settings["sets"], "amount": str(chosen.amount), "copies": copies},
     )  # fmt: skip
 
@@ -174,6 +162,11 @@ def _test(trial: Trial, encode: Callable[[Tensor], Tensor], answer: Callable[[in
 
 def _images(full: bool, part: Literal["train", "test"]) -> tuple[Tensor, Tensor]:
     return (mnist if full else small_images)(part)
+
+
+def _amount(full: bool) -> float:
+    """Return how much the images are deformed: those of 8 x 8 pixels bear little."""
+    return 1.0 if full else 0.4
 
 
 def _explained(scores: Scores) -> Verdict:

@@ -70,17 +70,14 @@ class Reader(nn.Sequential):
 
     def __init__(self, side: int) -> None:
         if side == 28:
-            layers = [*_conv(1, 48, 5, pool=2), *_conv(48, 96, 3), *_conv(96, 96, 3, pool=2)]
-            layers += [*_conv(96, 192, 3), *_conv(192, 192, 2)]
+            layers = [*_conv(1, 32, 5, pool=2), *_conv(32, 64, 3), *_conv(64, 64, 3, pool=2)]
+            layers += [*_conv(64, 128, 3), *_conv(128, 128, 2)]
         else:
             layers = [*_conv(1, 32, 3), *_conv(32, 64, 3), *_conv(64, 128, 3)]
-        width = 192 if side == 28 else 128 * (side - 6) ** 2
+        width = 128 if side == 28 else 128 * (side - 6) ** 2
         super().__init__(nn.Unflatten(1, (1, side)), *layers, nn.Flatten(), nn.Dropout(0.2), nn.Linear(width, 10))
+        self.append(nn.Softmax(dim=1))
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-    def forward(self, images: Tensor) -> Tensor:
-        """(N, H, W) -> (N, 10)."""
-        return super().forward(images).float().softmax(1)  # in bfloat16, probabilities near 1 would be lost
 
 
 class Readers(nn.ModuleList):

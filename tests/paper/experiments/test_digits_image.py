@@ -16,7 +16,9 @@ from paper.experiments.digits_networks import Reader, sum_model
 @pytest.mark.parametrize("copies", [0, 2])
 def test_a_training_that_was_stopped_ends_with_the_same_weights(tmp_path, monkeypatch, copies):
     images, digits = small_images("train")
-    chosen = SimpleNamespace(epochs=2, rate=1e-3, pool=128, sets=32, amount=(0.5, 1.0), copies=copies)
+    chosen = SimpleNamespace(
+        epochs=2, rate=1e-3, pool=128, sets=32, amount=(0.5, 1.0) if copies else 1.0, copies=copies
+    )
 
     def build():
         torch.manual_seed(0)
@@ -53,7 +55,7 @@ def test_sums_alone_teach_to_read_digits(tmp_path):
     images, digits = small_images("train")
     torch.manual_seed(0)
     model = sum_model(Reader(8), most=90)
-    chosen = SimpleNamespace(epochs=6, rate=4e-3, amount=(0.3, 0.3))
+    chosen = SimpleNamespace(epochs=6, rate=4e-3, amount=0.3)
     digits_image._train(model, digits_image._surprise, images, digits, Trial(False, 0, tmp_path), chosen, seed=0)
     test, truth = small_images("test")
     with torch.no_grad():
