@@ -235,8 +235,8 @@ def _moments_backward(ctx: Any, grad_mean: Tensor, grad_squares: Tensor) -> tupl
             root = lambda x: plain.deviation(form(x)[1], sets.counts)  # noqa: E731
             return _again(root, (values,), (grad_squares,))[0], None, None, None
         return _again(form, (values,), (grad_mean, grad_squares))[0], None, None, None
-    grad_mean = None if ctx.root else grad_mean
-    return moments_backward(grad_squares, offsets, grad_mean, values, mean, squares, weights), None, None, None
+    of_mean = None if ctx.root else grad_mean
+    return moments_backward(grad_squares, offsets, of_mean, values, mean, squares, weights), None, None, None
 
 
 moments = Operator(

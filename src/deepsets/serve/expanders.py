@@ -88,8 +88,8 @@ class ServedExpander(Served):
     def scores(self, queries: list[ExpansionQuery]) -> list[Any]:
         """Candidates, best first, or all scores; one call of the expander for all queries."""
         z = [query.z for query in queries] if self.context else None
-        wanted = [None if query.k is None else query.k + len(self._taken(query)) for query in queries]
-        best = None if None in wanted else max(wanted)
+        wanted = [query.k + len(self._taken(query)) for query in queries if query.k is not None]
+        best = max(wanted) if len(wanted) == len(queries) else None
         rows = self.model.scores([query.members for query in queries], z, best)
         return [to_json(row) if q.k is None else self._best(row, q, q.k) for q, row in zip(queries, rows, strict=True)]
 
