@@ -17,7 +17,6 @@ import hashlib
 import math
 import threading
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -55,16 +54,18 @@ def loop(**options: Any) -> Callable[[Callable[..., None]], Callable[[Any], Any]
     return decorate
 
 
-@cache
 def build_key(folder: Path = Path(__file__).parent) -> str:
     """Return a hash of all modules of kernels: numba's cache notices a change of the loop's own module only."""
     sources = sorted([*folder.glob("kernels_*.py"), folder / "parallel.py"])
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
 
 
+BUILD = build_key()  # of the modules as they are imported: files that change later belong to another build
+
+
 def _compile(function: Callable[..., None], precision: Any, options: dict[str, Any]) -> Any:
     copy = FunctionType(function.__code__, {**function.__globals__, "real": precision}, function.__name__)
-    copy.__qualname__ = f"{function.__name__}_{precision.__name__}_{build_key()}"  # names the file of the machine code
+    copy.__qualname__ = f"{function.__name__}_{precision.__name__}_{BUILD}"  # names the file of the machine code
     copy.__module__ = function.__module__
     signature = types.void(types.CPointer(types.int64))
     try:
