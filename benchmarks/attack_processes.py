@@ -335,14 +335,14 @@ def _pair(folder: Path, what: str) -> str:
     logs = [folder / "log", folder / "client"]
     run = save if what == "save" else lambda: _run(folder, what, output)
     codes = sorted(wait(pid) for pid in [start(run, log=log) for log in logs])
-    output = " ".join(log.read_text() for log in logs)
+    printed = " ".join(log.read_text() for log in logs)
     if not output.exists():
-        return f"no output: {codes} {output[-300:]}"
+        return f"no output: {codes} {printed[-300:]}"
     left = _left(folder, output)
     if left:
         return f"left behind: {left}"
     if codes == [0, 0]:
         return "both worked in turn"
-    sentence = "is being written by another process" in output or "exists" in output
-    traced = "Traceback" in output and what != "pool"  # `pool` is called from Python
-    return "one worked, one sentence" if codes == [0, 1] and sentence and not traced else f"{codes}: {output[-300:]}"
+    sentence = "is being written by another process" in printed or "exists" in printed
+    traced = "Traceback" in printed and what != "pool"  # `pool` is called from Python
+    return "one worked, one sentence" if codes == [0, 1] and sentence and not traced else f"{codes}: {printed[-300:]}"

@@ -236,9 +236,9 @@ def accuracy(model: nn.Module, data: Clouds, points: int, seed: int, votes: int 
     answers = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1_000_000 + seed)
-        for _ in range(votes or DRAWS):
+        for _ in range(votes or (DRAWS if points < x.shape[1] else 1)):
             chosen = torch.randperm(x.shape[1])[:points]
-            each = (x[rows[:, None], chosen] for rows in torch.arange(len(x)).split(BATCH))
+            each = (x[rows[:, None], chosen] for rows in torch.arange(len(x)).split(max(1, BATCH * 500 // points)))
             scores = [model(as_sets(stretched(batch) if votes else batch)) for batch in each]
             answers.append(torch.cat(scores).softmax(1))
     classes = torch.stack(answers).mean(0)[None].argmax(2) if votes else torch.stack(answers).argmax(2)
