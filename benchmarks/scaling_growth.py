@@ -23,8 +23,10 @@ import sys, time
 from pathlib import Path
 import deepsets
 from deepsets import distributed
+from deepsets.train.process import keep_memory
 def peak():
     return int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
+keep_memory()  # as a worker and the command do
 deepsets.load(sys.argv[1])
 idle, start = peak(), time.process_time()
 engine = distributed.Engine(workers=1)

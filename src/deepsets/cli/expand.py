@@ -104,7 +104,9 @@ def _from_files(
     model: str, query: list[str], candidates: str, k: int, element: str, exclude: list[str], run: Any, as_json: bool
 ) -> None:
     from .. import distributed
+    from ..train.process import keep_memory
 
+    keep_memory()  # this process does nothing else
     with progress("candidates", None, as_json or run[0] != "local") as advance:
         engine = distributed.Engine(*run)
         found = distributed.expand(
