@@ -13,6 +13,7 @@ from ..io.reader import Source
 from ..io.row_groups import PART, cut
 from ..io.storage import arrow, list_files
 from ..io.table_sets import to_sets
+from ..train.process import release_memory
 from .functions import load_model
 from .jobs import Engine, Input, Progress, open_engine
 
@@ -102,6 +103,7 @@ def _best(model: Any, rows: Source, query: Any, top: Any, table: Any) -> Any:
         names, values = _features(rows, table.slice(start, ROWS))
         scores = load_model(model).score(query, values)
         out.append(top(arrow().table({"element": names, "score": scores.astype(np.float64)})))
+    release_memory()  # the allocator would keep more with every table
     return top(arrow().concat_tables(out))
 
 
