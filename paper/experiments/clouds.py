@@ -105,6 +105,11 @@ def _little_change(scores: Scores) -> Verdict:
     return Verdict(max(found.values()) - min(found.values()) < 0.05, f"modelnet40-100, 8 epochs each: {why}")
 
 
+def _reached_with_5000(scores: Scores) -> Verdict:
+    found = reaches("Deep Sets", "modelnet40-5000", "accuracy", 0.9)(scores)
+    return found if found == NOT_TESTED else found._replace(why=f"{found.why}; 20 epochs here, mostly of 100 points")
+
+
 EXPERIMENT = Experiment(
     name="clouds",
     title="Classes of point clouds",
@@ -143,7 +148,7 @@ EXPERIMENT = Experiment(
     networks={"Deep Sets": partial(_network, published), "Ours": partial(_network, SetNet)},
     headlines=[Headline(f"ModelNet40, {n} points, accuracy", f"modelnet40-{n}", "accuracy") for n in (5000, 1000, 100)],
     claims=[
-        Claim("90 % with 5000 points", reaches("Deep Sets", "modelnet40-5000", "accuracy", 0.9)),
+        Claim("90 % with 5000 points", _reached_with_5000),
         Claim("87 % with 1000 points", reaches("Deep Sets", "modelnet40-1000", "accuracy", 0.87)),
         Claim("82 % with 100 points", reaches("Deep Sets", "modelnet40-100", "accuracy", 0.82)),
         Claim(
