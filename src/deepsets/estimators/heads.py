@@ -280,8 +280,7 @@ class Heads:
         about, outputs, summaries = facts["heads"], self.outputs, self.summaries
         most = sum(t.numel() for t in tensors.values()) + 64
         bounded(outputs, "n_outputs_", most)
-        blocks, weights = about["blocks"], about["weights"]
-        temperatures = about["temperatures"] if "temperatures" in about else {"blend": about["temperature"]}
+        blocks, weights, temperatures = about["blocks"], about["weights"], about["temperatures"]
         if not isinstance(blocks, list) or [b for b in summaries.possible_blocks() if b in blocks] != blocks:
             raise ValueError(f"the blocks of summaries do not fit the columns: {blocks!r}.")
         summaries.blocks = blocks
