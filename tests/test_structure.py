@@ -159,13 +159,13 @@ def test_tests_are_named_after_the_modules_they_test(folder):
     """`tests/deepsets/nn/test_pooling_state.py` is about `nn.pooling`, `test_nn.py` about the package."""
     source = SOURCE if folder == "deepsets" else ROOT / folder
     tests = sorted((ROOT / "tests" / folder).rglob("test_*.py"))
-    strangers = []
+    unnamed = []
     for path in tests:
         package = source / path.parent.relative_to(ROOT / "tests" / folder)
         names = [package.name, *(each.stem.strip("_") for each in package.iterdir())]
         if not any(path.stem == f"test_{name}" or path.stem.startswith(f"test_{name}_") for name in names):
-            strangers.append(path.relative_to(ROOT))
-    assert tests and strangers == []
+            unnamed.append(path.relative_to(ROOT))
+    assert tests and unnamed == []
 
 
 def test_tests_import_modules_of_tests_that_exist():
