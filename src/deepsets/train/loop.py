@@ -18,6 +18,7 @@ from ..files import locked
 from .batches import Batch, BatchSource, as_source, fingerprint, micro_batches
 from .checkpoint import checkpoint_seed
 from .process import (
+    StepThreads,
     Workers,
     join_workers,
     keep_memory,
@@ -63,7 +64,8 @@ def train(
     """Train a model on sets, in place.
 
     Under torchrun every process calls this with the same arguments; each works on its part of every batch. The
-    global random generators are left as they were.
+    global random generators are left as they were, and so is the number of threads of torch; steps with little work
+    use only one of them.
 
     Parameters
     ----------
@@ -160,7 +162,7 @@ def train(
     rate = Rate(schedule, warmup)
     mixed_precision = partial(torch.autocast, where.type, autocast) if autocast else contextlib.nullcontext
     folder = None if checkpoint_dir is None else Path(checkpoint_dir)
-    with _only_user(folder, me.rank), stop_after_step() as stop:
+    with _only_user(folder, me.rank), stop_after_step() as stop, StepThreads(model) as threads:
         seed = _seed(seed, folder, me, where)
         identity: dict[str, Any] = {}
         if folder is not None:
@@ -183,10 +185,12 @@ def train(
                 for group, full in zip(opt.param_groups, full_rates, strict=True):
                     group["lr"] = full * rate(done)
                 # What is random in a step follows from its number, so a resumed step is the same step.
-                with seeded(hash((seed, run.epoch, run.step, me.rank)), where):
+                with seeded(hash((seed, run.epoch, run.step, me.rank)), where), threads.of_step() as use_threads:
                     opt.zero_grad()
                     loss_sum, loss_count = 0.0, 0.0
                     batch = next(batches)
+                    if batch is not None:
+                        use_threads(min(batch.sets.total, micro_elements or math.inf))
                     for piece in [] if batch is None else micro_batches(batch, micro_elements):
                         seen = piece if subset is None else piece._replace(sets=piece.sets.sample(subset))
                         with mixed_precision():
@@ -210,7 +214,8 @@ def train(
                     raise KeyboardInterrupt
             score = None
             if validation is not None:
-                with run.averaged_weights(), seeded(hash((seed, run.epoch)), where):
+                with run.averaged_weights(), seeded(hash((seed, run.epoch)), where), threads.of_step() as use_threads:
+                    use_threads(validation.sets.total / max(1.0, len(validation.sets) / batch_size))
                     score = evaluate(model, loss, validation, batch_size=batch_size)
                 rate.after_epoch(score)
             numbers = run.close_epoch(opt.param_groups[0]["lr"], score, patience)

@@ -9,18 +9,22 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple, Self
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
+from ..nn.parallel import sleep_while_waiting
+
 _GENERATOR_LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):  # a forked child must not inherit a lock that another thread of the parent holds
     os.register_at_fork(after_in_child=_GENERATOR_LOCK._at_fork_reinit)  # type: ignore[attr-defined]
 
+WORK = 1e8  # multiplications of a matrix product for each thread: with fewer, threads wait longer than they work
+_trainings, _threads = 0, 1  # how many run now, and the user's number of threads
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
 
@@ -62,6 +66,57 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
             torch.default_generator.set_state(before)
             if cuda is not None and before_cuda is not None:
                 torch.cuda.set_rng_state(before_cuda, cuda)
+
+
+class StepThreads(ExitStack):
+    """Threads of torch in the steps of a training: one, or more where its matrix products are large.
+
+    Torch waits for all threads at the end of every operation; on busy cores a step of short operations takes many times
+    as long with two threads as with one. The number follows from sizes alone, never from times, so that a training is
+    reproducible. While there are several, they sleep instead of spinning when they wait.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        tables = {id(layer.weight) for layer in model.modules() if isinstance(layer, (nn.Embedding, nn.EmbeddingBag))}
+        matrices = [p.numel() for p in model.parameters() if p.ndim > 1 and id(p) not in tables]
+        self._weights = sum(matrices) / max(len(matrices), 1)
+        self._sleep = False
+
+    def __enter__(self) -> Self:
+        global _trainings, _threads  # noqa: PLW0603
+        with _GENERATOR_LOCK:  # no other training is in a step
+            if _trainings:  # but this Python thread may have met torch in one, and has got its number
+                torch.set_num_threads(_threads)
+            _threads = torch.get_num_threads()
+            _trainings += 1
+        self.callback(_end)
+        return super().__enter__()
+
+    @contextmanager
+    def of_step(self) -> Iterator[Callable[[float], None]]:
+        """Use one thread in the block, until it tells how many elements it has; then put the user's number back."""
+        most = torch.get_num_threads()
+
+        def use(elements: float) -> None:
+            enough = max(1, int(elements * self._weights / WORK))
+            threads = min(most, 1 << enough.bit_length() - 1)  # few different numbers: torch.compile compiles for each
+            if threads > 1 and not self._sleep:
+                self._sleep = True
+                self.enter_context(sleep_while_waiting(most))
+            torch.set_num_threads(threads)
+
+        torch.set_num_threads(1)
+        try:
+            yield use
+        finally:
+            torch.set_num_threads(most)
+
+
+def _end() -> None:
+    global _trainings  # noqa: PLW0603
+    with _GENERATOR_LOCK:
+        _trainings -= 1
 
 
 def keep_memory() -> bool:

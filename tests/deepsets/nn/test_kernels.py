@@ -352,6 +352,21 @@ def test_a_late_thread_is_not_waited_for_again(monkeypatch):
     assert regions == [2, 2]
 
 
+@pytest.mark.skipif(parallel._region is None, reason="needs OpenMP's GOMP_parallel")
+def test_openmp_has_more_threads_than_cores_while_waiting_threads_are_to_sleep(monkeypatch):
+    count = lambda: len(list(Path("/proc/self/task").iterdir()))  # noqa: E731
+    monkeypatch.setattr(os, "cpu_count", lambda: 5)
+    before = count()
+    with pytest.raises(ZeroDivisionError), parallel.sleep_while_waiting(2):
+        inside = count()
+        raise ZeroDivisionError
+    assert inside == before + 5  # with the 2 of torch more than 5
+    deadline = time.monotonic() + 10
+    while count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert count() == before
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_process_starts_threads_of_its_own(monkeypatch):
