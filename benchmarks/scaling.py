@@ -186,11 +186,12 @@ from pathlib import Path
 from deepsets import distributed
 if __name__ == "__main__":
     net, cores = pickle.loads(Path(sys.argv[1]).read_bytes()), int(sys.argv[5])
-    engine = distributed.Engine(sys.argv[4], 2 if sys.argv[4] == "ray" else cores)
+    engine = distributed.Engine(sys.argv[4], cores)
     if engine.name == "ray":
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+        os.environ["RAY_worker_niceness"] = "0"  # as the other engines: Ray's workers give way to all other processes
         import ray
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init("local", num_cpus=cores, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     start = time.perf_counter()
     distributed.pool(net, sys.argv[2], sys.argv[3], by="set", engine=engine, part_size=int(sys.argv[6]))
     print(time.perf_counter() - start)
@@ -200,7 +201,7 @@ if __name__ == "__main__":
 def workers(rows: int = 18_000_000, engines: tuple[str, ...] = ("local", "ray")) -> Rows:
     """Two workers against one, beside two independent runs with one worker each: what the machine allows.
 
-    Ray needs two CPUs, which share one core for the first run.
+    With one worker Ray has one core, which the worker shares with Ray's own processes.
     """
     out: Rows = []
     with tempfile.TemporaryDirectory() as name:

@@ -20,7 +20,7 @@ from .jobs import Engine, Input, Progress, open_engine
 if TYPE_CHECKING:
     from ..expand import Candidate
 
-ROWS = 1 << 14  # candidates that are scored at a time
+ROWS, BYTES = 1 << 14, 8 << 20  # candidates that are scored at a time, and bytes that are read
 
 
 def expand(
@@ -77,7 +77,7 @@ def expand(
             f"the candidates have {len(found)} features ({', '.join(found[:5])}, …), but the "
             f"{type(expander).__name__} was fitted with {expander.n_features_in_}."
         )
-    input = Input(parts, rows.shape.inside(rows.columns.all), None, element, types=rows.types)
+    input = Input(parts, rows.shape.inside(rows.columns.all), None, element, types=rows.types, size=BYTES)
     names = [] if getattr(query, "ndim", 1) == 2 else list(query)
     if any(expander.find(name) is None for name in names):
         named, values = _features(rows, runner.collect(input._replace(function=partial(_named, element, names))))

@@ -6,12 +6,12 @@ import functools
 import hashlib
 import json
 import re
-import shutil
 import socket
 import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,14 +20,14 @@ from ..files import locked
 from ..io import TableError, model_identity
 from ..io.files import File
 from ..io.row_groups import PART, LargeTable, Part, cut, tables
-from ..io.storage import arrow, file_stamps, is_remote, kind_of, list_files, resolve
-from ..io.table_writer import check_output, read_manifest
+from ..io.storage import arrow, delete_folder, file_stamps, is_remote, list_files, read_footers, resolve
+from ..io.table_writer import check_output, publish, read_manifest
 from . import functions
-from .states import negate
+from .states import hashes, negate, pack, unpack
 
 Progress = Callable[[int, int], None]
 KEY = b"deepsets"
-PUBLISHED = "published"  # file in the work folder of a run that has begun to write its output
+BUCKET = 256 << 20  # bytes of states in a bucket, at most, if every row were a set of its own
 
 
 class Engine(NamedTuple):
@@ -57,12 +57,12 @@ class Engine(NamedTuple):
 def open_engine(engine: str | Engine) -> Any:
     """Return what runs jobs: an object with `run(job, progress)` and `collect(input, progress)`."""
     name, workers, address = engine if isinstance(engine, Engine) else Engine(engine)
+    if name not in ("local", "ray", "spark"):
+        raise ValueError(f"unknown engine {name!r}: use one of local, ray, spark.")
     if workers is not None and workers < 1:
         raise ValueError(f"at least one worker is needed, found {workers}.")
     if name == "local" and address is not None:
         raise ValueError("an address is for the engines ray and spark; the engine local runs on this machine.")
-    if name not in ("local", "ray", "spark"):
-        raise ValueError(f"unknown engine {name!r}: use one of local, ray, spark.")
     found = re.fullmatch(r"(?:\w+://)?([\w.-]+):(\d+)", address or "")
     if found:  # the engines would try for minutes
         try:
@@ -83,6 +83,7 @@ class Input(NamedTuple):
     types: Any = None  # options of `File`
     whole: bool = False  # the function needs whole sets, and a part is a file
     direct: Any = None  # from a table of whole sets to final results; the row groups are in the order of the sets
+    size: int | None = None  # bytes of a table
 
     @property
     def members(self) -> int:
@@ -92,7 +93,8 @@ class Input(NamedTuple):
     def tables(self, part: Part) -> Iterator[Any]:
         """Read a part."""
         file, groups = File(part.file, **(self.types or {})), self.direct is not None
-        return tables(file, part, self.columns, nested=self.nested, by=self.by, whole=self.whole, groups=groups)
+        options = {"nested": self.nested, "by": self.by, "whole": self.whole, "groups": groups, "size": self.size}
+        return tables(file, part, self.columns, **options)
 
     def results(self, part: Part) -> Iterator[Any]:
         """Read a part, and apply the function."""
@@ -107,23 +109,46 @@ class Job(NamedTuple):
     reduce: Any  # from a table with all partial states of some sets to results
     output: str
     manifest: dict[str, Any]  # identifies the job, and is stored with its output
-    schemas: tuple[bytes, bytes]  # of the tables before and after `reduce`; pickle would lose what cannot be null
-    overwrite: bool = False
-
-    @property
-    def middle(self) -> Any:
-        """Schema of the tables before `reduce`."""
-        return arrow().ipc.read_schema(arrow().py_buffer(self.schemas[0]))
+    schema: bytes  # of the results; pickle would lose what cannot be null
+    overwrite: bool
 
     @property
     def result(self) -> Any:
         """Schema of the results."""
-        return arrow().ipc.read_schema(arrow().py_buffer(self.schemas[1]))
+        return arrow().ipc.read_schema(arrow().py_buffer(self.schema))
 
-    @property
-    def sort(self) -> str | None:
-        """Column by which the output is sorted."""
-        return self.result.names[0] if self.merge else None
+    def publish(self, files: list[str]) -> None:
+        """Combine files of results to the output."""
+        publish(files, self.output, self.manifest, self.result.names[0] if self.merge else None, self.result)
+
+    def to_buckets(self, states: Any) -> Iterator[Any]:
+        """Divide states into packed buckets of sets: single sets would be too small to be grouped by a cluster."""
+        width = sum(getattr(field.type, "list_size", 1) for field in states.schema)
+        count = min(max(8 * width * sum(input.members for input in self.inputs) // BUCKET, 16), 1024)
+        bucket = hashes(states.column(0)) * count >> 32
+        for number in range(count):
+            found = states.filter(arrow().array(bucket == number))
+            if len(found):
+                yield pack(number, found)
+
+    def reduce_bucket(self, packed: Any) -> Any:
+        """Reduce the states of a bucket to results."""
+        return self.reduce(unpack(packed)).cast(self.result)
+
+    @contextmanager
+    def staged(self) -> Iterator[tuple[str, dict[str, int]]]:
+        """Give a folder for files of results, which become the output at the end of the block, and their number."""
+        folder, facts = f"{self.output.rstrip('/')}.parts", {"sets": 0}
+        if self.inputs[0].parts[0].groups is None:
+            raise ValueError(f"the engines ray and spark read Parquet; found {self.inputs[0].parts[0].file}.")
+        delete_folder(folder)
+        try:
+            yield folder, facts
+            files = list_files(folder)
+            facts["sets"] = sum(footer.num_rows for footer in read_footers(files))
+            self.publish(files)
+        finally:
+            delete_folder(folder)
 
 
 def predict(
@@ -171,25 +196,24 @@ def predict(
         What was written: output, number of sets, seconds.
     """
     net, runner = functions.set_model(model), open_engine(engine)
-    _check_output(output, overwrite, table)
-    found, merge = states_header(table), functions.merge(model)
-    if found is not None:
-        header = {"kind": "predictions", "model": model_identity(net)}
-        _check_header(header, found, table, ["model"])
-        job = _job([_states_input(table, functions.decode(model))], None, None, output, header)
+    check_output(output, overwrite, [table])
+    states, merge = states_header(table), functions.merge(model)
+    if states is not None:
+        _check_header({"model": model_identity(net)}, states, table)
+        job = _job(net, [_states_input(table, functions.decode(model))], None, None, output, overwrite)
+        return _run(runner, job, progress)
+    rows = LargeTable(net, table, by, features, z)
+    whole = functions.predict_whole(model, *rows.names)
+    if functions.is_mergeable(net):
+        ordered = rows.in_order()  # then parts leave hardly any states, and smaller ones keep all workers busy
+        input = _rows_input(model, rows, part_size // 4 if ordered else part_size)
+        input = input._replace(direct=whole if ordered else None)
+        job = _job(net, [input], merge, _chain(merge, functions.decode(model)), output, overwrite, rows)
     else:
-        rows = LargeTable(net, table, by, features, z)
-        header, whole = _header(rows, "predictions"), functions.predict_whole(model, *rows.names)
-        if functions.is_mergeable(net):
-            ordered = rows.in_order()  # then parts leave hardly any states, and smaller ones keep all workers busy
-            input = _rows_input(model, rows, part_size // 4 if ordered else part_size)
-            input = input._replace(direct=whole if ordered else None)
-            job = _job([input], merge, _chain(merge, functions.decode(model)), output, header, rows.head)
-        else:
-            rows.check_whole()
-            input = _rows_input(model, rows, 1 << 62)._replace(function=whole, whole=True)
-            job = _job([input], None, None, output, header, rows.head)
-    return _run(runner, job._replace(overwrite=overwrite), progress)
+        rows.check_whole()
+        input = _rows_input(model, rows, 1 << 62)._replace(function=whole, whole=True)
+        job = _job(net, [input], None, None, output, overwrite, rows)
+    return _run(runner, job, progress)
 
 
 def pool(
@@ -230,23 +254,23 @@ def pool(
     if remove and merge is None:
         raise ValueError("remove=True needs merge, the states from which members are removed.")
     net, runner = functions.set_model(model), open_engine(engine)
-    _check_output(output, overwrite, table)
+    check_output(output, overwrite, [table])
     rows = LargeTable(net, table, by, features, z)
-    header, join = _header(rows, "states"), functions.merge(model)
     inputs = [_rows_input(model, rows, part_size)]
     if merge is not None:
         old = states_header(merge)
         if old is None:
             raise ValueError(f"{merge} does not hold states: wanted an output of pool (`deepsets pool`).")
-        _check_header(header, old, merge, ["by", "features", "z", "model"])
+        _check_header(_header(net, rows), old, merge)
         inputs.append(_states_input(merge, _chain()))
-    job = _job(inputs, join, join, output, header, rows.head)
+    join, minus = functions.merge(model), functions.remove(model)
+    job = _job(net, inputs, join, join, output, overwrite, rows)
     if remove:
-        minus, example = functions.remove(model), inputs[0].function(rows.head)
+        example = inputs[0].function(rows.head)
         minus(example, example)  # poolings that cannot remove raise here
         inputs[0] = inputs[0]._replace(function=_chain(inputs[0].function, negate))
         job = job._replace(reduce=minus, manifest=job.manifest | {"remove": True})
-    return _run(runner, job._replace(overwrite=overwrite), progress)
+    return _run(runner, job, progress)
 
 
 def states_header(table: str | Path) -> dict[str, Any] | None:
@@ -263,9 +287,16 @@ def states_header(table: str | Path) -> dict[str, Any] | None:
     return found if found is not None and found["kind"] == "states" else None
 
 
-def _header(rows: LargeTable, kind: str) -> dict[str, Any]:
-    by, features, z = rows.names
-    return {"kind": kind, "by": by, "features": features, "z": z, "model": model_identity(rows.model)}
+def _header(net: Any, rows: LargeTable) -> dict[str, Any]:
+    return dict(zip(("by", "features", "z"), rows.names, strict=True)) | {"model": model_identity(net)}
+
+
+def _check_header(wanted: dict[str, Any], found: dict[str, Any], path: str | Path) -> None:
+    for name, value in wanted.items():
+        if found[name] != value:
+            if name == "model":
+                raise ValueError(f"{path} was pooled with another model: its states do not fit this one.")
+            raise ValueError(f"{path} was pooled with {name} {found[name]!r}, found {value!r} here.")
 
 
 def _rows_input(model: Any, rows: LargeTable, part_size: int) -> Input:
@@ -290,28 +321,19 @@ def _apply(steps: Sequence[Any], table: Any) -> Any:
 
 
 def _job(
-    inputs: list[Input], merge: Any, reduce: Any, output: str | Path, header: dict[str, Any], head: Any = None
+    net: Any, inputs: list[Input], merge: Any, reduce: Any, output: Any, overwrite: bool, rows: LargeTable | None = None
 ) -> Job:
-    """A job, with the schemas of its tables found by running it on the first rows."""
-    if head is None:
-        head = File(inputs[0].parts[0].file).head(inputs[0].columns)
-    middle = inputs[0].function(head)
-    result = middle if reduce is None else reduce(middle)
+    """A job, with the schema of its results found by running it on the first rows."""
+    head = rows.head if rows else File(inputs[0].parts[0].file).head(inputs[0].columns)
+    result = _chain(inputs[0].function, *([reduce] if reduce else []))(head)
+    header = {"kind": "states" if reduce is merge is not None else "predictions"}
+    header |= _header(net, rows) if rows else {"model": model_identity(net)}
     parts = [part for input in inputs for part in input.parts]
     stamps = file_stamps(list(dict.fromkeys(part.file for part in parts)))
     cuts = json.dumps([[part.file, part.groups] for part in parts])
     manifest = header | {"format": 3, "tables": stamps, "parts": zlib.crc32(cuts.encode())}
-    schemas = middle.schema, result.schema.with_metadata({KEY: json.dumps(header)})
-    serialized = tuple(schema.serialize().to_pybytes() for schema in schemas)
-    return Job(inputs, merge, reduce, str(output), manifest, serialized)
-
-
-def _check_header(wanted: dict[str, Any], found: dict[str, Any], path: str | Path, names: list[str]) -> None:
-    for name in names:
-        if found[name] != wanted[name]:
-            if name == "model":
-                raise ValueError(f"{path} was pooled with another model: its states do not fit this one.")
-            raise ValueError(f"{path} was pooled with {name} {found[name]!r}, found {wanted[name]!r} here.")
+    schema = result.schema.with_metadata({KEY: json.dumps(header)})
+    return Job(inputs, merge, reduce, str(output), manifest, schema.serialize().to_pybytes(), overwrite)
 
 
 def work_folder(output: str | Path) -> Path:
@@ -322,17 +344,14 @@ def work_folder(output: str | Path) -> Path:
     return Path(resolve(output)[1] + ".parts")
 
 
-def _check_output(output: str | Path, overwrite: bool, table: str | Path) -> None:
-    """Check an output before any work, and delete what a run left that died after writing it."""
-    folder = work_folder(output)
-    if (folder / PUBLISHED).exists() and kind_of(output) != "NotFound":
-        with locked(folder):
-            shutil.rmtree(folder)
-    check_output(output, overwrite, [table])
-
-
 def _run(runner: Any, job: Job, progress: Progress | None) -> dict[str, Any]:
     start = time.perf_counter()
     with locked(work_folder(job.output)):
         facts = runner.run(job, progress)
     return {"output": job.output, **facts, "seconds": round(time.perf_counter() - start, 3)}
+
+
+def user_error(error: Exception) -> Exception:
+    """Return the error of a task of a cluster without its trace, if it is one in the tables."""
+    messages = re.findall(r"(?:ValueError|TableError): (.+)", str(error))
+    return ValueError(messages[-1]) if messages else error

@@ -1,4 +1,4 @@
-"""Engine for one machine: worker processes over row groups, states partitioned on disk by the hash of their set.
+"""Engine for one machine: workers over row groups, states partitioned on disk by the hash of their set.
 
 First each part of the tables is encoded to states, which are written as Arrow files; then each range of hashes is read
 from all these files, merged and decoded. Sizes and checksums of the files of finished steps are recorded, so that an
@@ -19,14 +19,14 @@ from typing import Any
 
 from ..files import atomic_path
 from ..io.storage import arrow
-from ..io.table_writer import parquet_writer, publish
-from .jobs import PUBLISHED, Input, Job, Progress, work_folder
-from .processes import Processes
+from ..io.table_writer import parquet_writer
+from .jobs import Input, Job, Progress, work_folder
 from .states import MEMBERS, hashes
+from .workers import Workers
 
 STATES = 64 << 20  # bytes of states that are held, and merged, at a time
-FEW = 200_000  # members, a second or two of work: this process is done before others would have started
-_HASH = "__hash__"
+FEW = 20_000_000  # members: half a minute of work. To start a process costs two seconds, a thread nothing.
+_HASH, _STEPS = "__hash__", "steps.jsonl"
 Pieces = Iterator[tuple[str, Any, int]]  # results ("parquet") or states ("arrow"), and how many members they hold
 
 
@@ -39,40 +39,42 @@ class Local:
     def run(self, job: Job, progress: Progress | None = None) -> dict[str, Any]:
         """Run a job, resuming what an interrupted run of the same job has finished."""
         parts = [part for input in job.inputs for part in input.parts]
-        with (
-            _resumed(job) as (folder, steps),
-            closing(self._processes(partial(_step, job, folder), parts)) as processes,
-        ):
-            maps = {f"map-{number:06d}": partial(_map, number=number) for number in range(len(parts))}
-            members = {name: part.members for name, part in zip(maps, parts, strict=True) if name not in steps}
-            for name in steps.do(maps, processes):
-                if progress is not None:
-                    progress(members[name], sum(members.values()))
+        maps = {f"map-{number:06d}": partial(_map, number=number) for number in range(len(parts))}
+        with _resumed(job) as folder, closing(self._workers(partial(_step, job, folder), parts)) as workers:
+            steps = _finished(folder)
+            left = {name: part.members for name, part in zip(maps, parts, strict=True) if name not in steps}
+
+            def do(wanted: dict[str, Any]) -> None:
+                for (name, _), facts in workers.map([item for item in wanted.items() if item[0] not in steps]):
+                    steps[name] = facts
+                    with (folder / _STEPS).open("a") as file:
+                        file.write("\n" + json.dumps({"step": name, **facts}))
+                    if progress is not None and name in left:
+                        progress(left[name], sum(left.values()))
+
+            do(maps)
             spills = [folder / file for name in maps for file in steps[name]["files"] if file.endswith(".arrow")]
             count = -(-sum(file.stat().st_size for file in spills) // STATES)
             reduces = {f"reduce-{count}-{i:06d}": partial(_reduce, spills, count, i) for i in range(count)}
-            list(steps.do(reduces, processes))
+            do(reduces)
             done = [steps[name] for name in (*maps, *reduces)]
-            outs = [str(folder / file) for step in done for file in step["files"] if file.endswith(".parquet")]
-            (folder / PUBLISHED).touch()
-            publish(outs, job.output, job.manifest, job.sort, job.result)
+            job.publish([str(folder / file) for step in done for file in step["files"] if file.endswith(".parquet")])
         counts = {name: sum(step[name] for step in done) for name in ("sets", "members")}
-        return {**counts, "parts": len(parts), "resumed": len(parts) - len(members)}
+        return {**counts, "parts": len(parts), "resumed": len(parts) - len(left)}
 
     def collect(self, input: Input, progress: Progress | None = None) -> Any:
         """Return the results of an input's function for all its parts, as one table."""
         found = []
-        with closing(self._processes(partial(_collect, input), input.parts)) as processes:
-            for part, table in processes.map(input.parts):
+        with closing(self._workers(partial(_collect, input), input.parts)) as workers:
+            for part, table in workers.map(input.parts):
                 found.append(table)
                 if progress is not None:
                     progress(part.members, input.members)
         return arrow().concat_tables(found)
 
-    def _processes(self, function: Callable[[Any], Any], parts: list[Any]) -> Processes:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        few = len(parts) < 2 or sum(part.members for part in parts) < FEW
-        return Processes(function, self.workers or (0 if few else cores))
+    def _workers(self, function: Callable[[Any], Any], parts: list[Any]) -> Workers:
+        few = sum(part.members for part in parts) < FEW
+        return Workers(function, self.workers, processes=self.workers is not None or not few)
 
 
 def _collect(input: Input, part: Any) -> Any:
@@ -82,18 +84,17 @@ def _collect(input: Input, part: Any) -> Any:
 def _map(job: Job, *, number: int) -> Pieces:
     """Encode a part. Sets that are known to be whole are predicted directly, others give states."""
     input, part = [(input, part) for input in job.inputs for part in input.parts][number]
-    for place, table in enumerate(input.tables(part)):
-        rows = table
+    for place, rows in enumerate(input.tables(part)):
         if job.merge is None:
             yield "parquet", input.function(rows), part.members * (place == 0) if input.nested else len(rows)
             continue
         if input.direct:  # the least and the largest set may have rows elsewhere
             compute, names = arrow().compute, rows[input.by]
             edge = compute.is_in(names, value_set=arrow().array(compute.min_max(names).values(), names.type))
-            rows, whole = table.filter(edge), table.filter(compute.invert(edge))
+            rows, whole = rows.filter(edge), rows.filter(compute.invert(edge))  # noqa: PLW2901
             if whole:
                 yield "parquet", input.direct(whole), len(whole)
-        states = input.function(rows).cast(job.middle)
+        states = input.function(rows)
         yield "arrow", states, arrow().compute.sum(states[MEMBERS]).as_py()
 
 
@@ -103,7 +104,7 @@ def _reduce(spills: list[Path], count: int, number: int, job: Job) -> Pieces:
     for file in spills:
         table = arrow().ipc.open_file(arrow().memory_map(str(file))).read_all()
         found.append(table.filter(arrow().array(table[_HASH].to_numpy() * count >> 32 == number)).drop_columns(_HASH))
-    states = arrow().concat_tables(found)
+    states = arrow().concat_tables(found, promote_options="permissive")
     yield "parquet", job.reduce(states) if states else job.result.empty_table(), 0
 
 
@@ -116,7 +117,7 @@ def _step(job: Job, folder: Path, item: tuple[str, Callable[[Job], Pieces]]) -> 
     def write(kind: str, least: int) -> None:
         if not held[kind] or sum(table.nbytes for table in held[kind]) <= least:
             return
-        table = arrow().concat_tables(held[kind])
+        table = arrow().concat_tables(held[kind], promote_options="permissive")
         if kind == "arrow" and len(held[kind]) > 1:
             table = job.merge(table)
         held[kind] = [table] if table.nbytes <= least // 2 else []
@@ -142,29 +143,20 @@ def _step(job: Job, folder: Path, item: tuple[str, Callable[[Job], Pieces]]) -> 
     return facts
 
 
-class _Steps(dict[str, dict[str, Any]]):
-    """What is recorded of finished steps. One with a file that is missing or was changed is not finished.
+def _finished(folder: Path) -> dict[str, dict[str, Any]]:
+    """Steps that are recorded as finished, without those that have a file that is missing or was changed.
 
     Files are not flushed to the disk: what a power failure leaves incomplete has another checksum.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self.file = folder / "steps.jsonl"
-        for line in self.file.read_text().splitlines() if self.file.exists() else ():
-            try:
-                facts = json.loads(line)
-                if all(_checksum(folder / name) == wanted for name, wanted in facts["files"].items()):
-                    self[facts["step"]] = facts
-            except (OSError, ValueError):  # ValueError: a line that was cut off
-                continue
-
-    def do(self, wanted: dict[str, Any], processes: Processes) -> Iterator[str]:
-        """Do and record the steps that are not finished."""
-        for (name, _), facts in processes.map([item for item in wanted.items() if item[0] not in self]):
-            self[name] = facts
-            with self.file.open("a") as file:
-                file.write("\n" + json.dumps({"step": name, **facts}))
-            yield name
+    steps, file = {}, folder / _STEPS
+    for line in file.read_text().splitlines() if file.exists() else ():
+        try:
+            facts = json.loads(line)
+            if all(_checksum(folder / name) == wanted for name, wanted in facts["files"].items()):
+                steps[facts["step"]] = facts
+        except (OSError, ValueError):  # ValueError: a line that was cut off
+            continue
+    return steps
 
 
 def _checksum(file: Path) -> list[int]:
@@ -176,8 +168,8 @@ def _checksum(file: Path) -> list[int]:
 
 
 @contextmanager
-def _resumed(job: Job) -> Iterator[tuple[Path, _Steps]]:
-    """Give the folder in which the steps of a job are kept until its output is complete, and those that are finished.
+def _resumed(job: Job) -> Iterator[Path]:
+    """Give the folder in which the steps of a job are kept until its output is complete.
 
     The same job finds the steps of an interrupted run; the folder of another job is refused.
     """
@@ -186,8 +178,7 @@ def _resumed(job: Job) -> Iterator[tuple[Path, _Steps]]:
     found = json.loads(file.read_text()) if file.is_file() else {}
     if found != wanted:
         # A run that was killed before job.json was complete has left hidden files only.
-        used = any(not entry.name.startswith(".") for entry in folder.glob("*"))
-        if used and not job.overwrite and not (folder / PUBLISHED).exists():
+        if not job.overwrite and any(not entry.name.startswith(".") for entry in folder.glob("*")):
             differ = [name for name, value in wanted.items() if found.get(name) != value]
             raise ValueError(
                 f"{folder} holds the steps of another, interrupted run (different: {', '.join(differ)}): delete it, "
@@ -197,7 +188,7 @@ def _resumed(job: Job) -> Iterator[tuple[Path, _Steps]]:
         with atomic_path(file) as temporary:
             temporary.write_text(json.dumps(wanted, indent=1))
     try:
-        yield folder, _Steps(folder)
+        yield folder
     except ValueError:  # an error in the tables: these steps are of no use
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -12,10 +12,11 @@ from typing import Any
 
 from ..io.storage import arrow
 from ..io.table_writer import open_output, parquet_writer
-from .cluster import BUCKET, TABLE, pack, reduce_bucket, staged, to_buckets, unpack, user_error
-from .jobs import Input, Job
+from ..train.process import keep_memory
+from .jobs import Input, Job, user_error
+from .states import NUMBER, TABLE, pack, unpack
 
-_PACKED = f"{BUCKET} long, {TABLE} binary"
+_PACKED = f"{NUMBER} long, {TABLE} binary"
 
 
 class Spark:
@@ -38,28 +39,28 @@ class Spark:
 
     def run(self, job: Job, progress: Any = None) -> dict[str, Any]:
         """Run a job."""
-        with self._session(progress is not None) as spark, staged(job) as (folder, facts):
+        with self._session(progress is not None) as spark, job.staged() as (folder, facts):
 
-            def write(name: int, tables: Iterator[Any]) -> Any:
+            def write(number: int, tables: Iterator[Any]) -> Any:
                 """Write a file of results; a task that is repeated replaces it."""
-                with open_output(f"{folder}/part-{name:06d}.parquet") as file:
+                with open_output(f"{folder}/part-{number:06d}.parquet") as file:
                     with parquet_writer(file, job.result) as sink:
                         for table in tables:
                             sink.write_table(table.cast(job.result))
-                return arrow().table({"done": [name]})
+                return arrow().table({"done": [number]})
 
             if job.merge is None:
-                input = job.inputs[0]
-                _parts(spark, input, "done long", lambda number, tables: [write(number, tables)]).collect()
+                _parts(spark, job.inputs[0], "done long", lambda number, tables: [write(number, tables)]).collect()
                 return facts
-            frames = [
-                _parts(spark, input, _PACKED, lambda _, tables: (b for t in tables for b in to_buckets(job, t)))
-                for input in job.inputs
-            ]
-            reduced = reduce(lambda a, b: a.union(b), frames).groupBy(BUCKET)
-            reduced.applyInArrow(
-                lambda group: write(group[BUCKET][0].as_py(), iter([reduce_bucket(job, group)])), "done long"
-            ).collect()
+
+            def buckets(_: int, tables: Iterator[Any]) -> Iterator[Any]:
+                return (bucket for table in tables for bucket in job.to_buckets(table))
+
+            def merged(group: Any) -> Any:
+                return write(group[NUMBER][0].as_py(), iter([job.reduce_bucket(group)]))
+
+            frames = [_parts(spark, input, _PACKED, buckets) for input in job.inputs]
+            reduce(lambda a, b: a.union(b), frames).groupBy(NUMBER).applyInArrow(merged, "done long").collect()
         return facts
 
     def collect(self, input: Input, progress: Any = None) -> Any:
@@ -97,6 +98,7 @@ def _parts(spark: Any, input: Input, schema: str, then: Any) -> Any:
     """What `then` gives for the number of a part and the results of the input's function, one task per part."""
 
     def read(batches: Any) -> Iterator[Any]:
+        keep_memory()  # of a worker of Spark; see Workers
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for table in then(number, input.results(input.parts[number])):

@@ -16,6 +16,7 @@ from torch import Tensor
 from ..io.storage import arrow
 
 MEMBERS, PREFIX = "members", "state."
+NUMBER, TABLE = "number", "table"  # columns of packed tables
 Parts = dict[str, Tensor]
 
 
@@ -120,6 +121,20 @@ def hashes(ids: Any) -> np.ndarray:
         bits = np.fromiter((zlib.crc32(str(name).encode()) for name in ids.to_pylist()), np.uint64, len(ids))
     bits = (bits ^ (bits >> np.uint64(31))) * np.uint64(0x9E3779B97F4A7C15)
     return ((bits ^ (bits >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9) >> np.uint64(32)).astype(np.int64)
+
+
+def pack(number: int, table: Any) -> Any:
+    """Return a table as one row: a number, and the bytes of an Arrow stream."""
+    sink = arrow().BufferOutputStream()
+    with arrow().ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return arrow().table({NUMBER: [number], TABLE: [sink.getvalue().to_pybytes()]})
+
+
+def unpack(packed: Any) -> Any:
+    """Return the rows of all packed tables as one table."""
+    tables = [arrow().ipc.open_stream(each.as_buffer()).read_all() for each in packed[TABLE]]
+    return arrow().concat_tables(tables, promote_options="permissive")
 
 
 def _select(parts: Parts, rows: np.ndarray) -> Parts:

@@ -57,20 +57,28 @@ def cut(files: Sequence[str], members: int = PART, count: Callable[[Any], int] =
 
 
 def tables(
-    file: File, part: Part, columns: list[str], *, nested: bool, by: str | None, whole: bool, groups: bool
+    file: File,
+    part: Part,
+    columns: list[str],
+    *,
+    nested: bool,
+    by: str | None,
+    whole: bool,
+    groups: bool,
+    size: int | None = None,
 ) -> Iterator[Any]:
-    """Read a part as tables of about 64 MB: with `groups` of whole row groups, with `whole` smaller ones of whole sets.
+    """Read a part as tables of 64 MB or `size` bytes: with `groups` of whole row groups, with `whole` of whole sets.
 
     Where `nested`, a row is a set. Without `by`, a column with the number of the row is added.
     """
     if groups:
         numbers = range(*part.groups or ())
-        joined = _joined(file.batches(columns, READ, (number, number + 1)) for number in numbers)
+        joined = _joined((file.batches(columns, READ, (number, number + 1)) for number in numbers), size)
     else:
         batches = file.batches(columns, 64 if nested else READ, part.groups)
         cut_anywhere = nested or not whole
         joined = (
-            _joined([batch] for batch in batches)
+            _joined(([batch] for batch in batches), size)
             if cut_anywhere
             else whole_sets(batches, MEMBERS, by or "", by or "", check=False)
         )
@@ -80,12 +88,12 @@ def tables(
         first += len(table)
 
 
-def _joined(pieces: Iterable[Iterable[Any]]) -> Iterator[Any]:
-    """Tables of at least 64 MB; a piece is not divided."""
+def _joined(pieces: Iterable[Iterable[Any]], size: int | None) -> Iterator[Any]:
+    """Tables of at least 64 MB or `size` bytes; a piece is not divided."""
     waiting: list[Any] = []
     for piece in pieces:
         waiting += piece
-        if sum(batch.nbytes for batch in waiting) >= TABLE:
+        if sum(batch.nbytes for batch in waiting) >= (size or TABLE):
             yield arrow().Table.from_batches(waiting)
             waiting = []
     if waiting:

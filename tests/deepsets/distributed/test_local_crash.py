@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from deepsets import distributed
-from deepsets.distributed import local, processes
+from deepsets.distributed import jobs, workers
 from deepsets.files import FileInUseError
 
 pytest.importorskip("pyarrow")
@@ -75,34 +75,16 @@ def test_a_driver_killed_before_its_first_file_was_complete_is_resumed(tmp_path)
 @pytest.mark.parametrize("name", ["out", "out.parquet"])
 def test_a_crash_before_the_output_is_published_is_resumed(name, tmp_path, monkeypatch):
     table, options = shards(rows(300, 12), tmp_path / "t"), {"by": "box", "engine": ALONE}
-    publish = local.publish
-    monkeypatch.setattr(local, "publish", lambda *_: (_ for _ in ()).throw(RuntimeError("power cut")))
+    publish = jobs.publish
+    monkeypatch.setattr(jobs, "publish", lambda *_: (_ for _ in ()).throw(RuntimeError("power cut")))
     with pytest.raises(RuntimeError, match="power cut"):
         distributed.predict(model("std"), table, tmp_path / name, **options)
     assert not (tmp_path / name).exists()
-    monkeypatch.setattr(local, "publish", publish)
+    monkeypatch.setattr(jobs, "publish", publish)
     assert distributed.predict(model("std"), table, tmp_path / name, **options)["resumed"] == 1
     with pytest.raises(ValueError, match=f"{name} exists: choose another path, or --overwrite"):
         distributed.predict(model("std"), table, tmp_path / name, **options)
     distributed.predict(model("max"), table, tmp_path / name, **options, overwrite=True)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [name, "t"]
-
-
-@pytest.mark.parametrize("name", ["out", "out.parquet"])
-def test_what_a_driver_left_that_died_after_writing_its_output_is_deleted(name, tmp_path, monkeypatch):
-    table, options = shards(rows(300, 12), tmp_path / "t"), {"by": "box", "engine": ALONE}
-    publish = local.publish
-
-    def published(*args):
-        publish(*args)
-        raise RuntimeError("power cut")
-
-    monkeypatch.setattr(local, "publish", published)
-    with pytest.raises(RuntimeError, match="power cut"):
-        distributed.predict(model("std"), table, tmp_path / name, **options)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [name, f"{name}.parts", "t"]
-    with pytest.raises(ValueError, match=f"{name} exists: choose another path, or --overwrite"):
-        distributed.predict(model("std"), table, tmp_path / name, **options)
     assert sorted(p.name for p in tmp_path.iterdir()) == [name, "t"]
 
 
@@ -125,11 +107,11 @@ def test_a_damaged_step_is_noticed_and_done_again(damaged, tmp_path, monkeypatch
     table = shards(rows(300, 12), tmp_path / "t", group=50)
     options = {"by": "box", "engine": ALONE, "part_size": 50}
     distributed.pool(model("std"), table, tmp_path / "whole.parquet", **options)
-    publish = local.publish
-    monkeypatch.setattr(local, "publish", lambda *_: (_ for _ in ()).throw(RuntimeError("power cut")))
+    publish = jobs.publish
+    monkeypatch.setattr(jobs, "publish", lambda *_: (_ for _ in ()).throw(RuntimeError("power cut")))
     with pytest.raises(RuntimeError, match="power cut"):
         distributed.pool(model("std"), table, tmp_path / "out.parquet", **options)
-    monkeypatch.setattr(local, "publish", publish)
+    monkeypatch.setattr(jobs, "publish", publish)
     file = tmp_path / "out.parquet.parts" / damaged
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
@@ -171,21 +153,21 @@ def _end_other_processes(own: int, item: int) -> int:
 
 @pytest.mark.slow
 def test_an_item_that_kills_every_worker_ends_the_run(monkeypatch):
-    monkeypatch.setattr(processes, "PATIENCE", 3)
+    monkeypatch.setattr(workers, "PATIENCE", 3)
     with (
         pytest.raises(RuntimeError, match=r"3 worker processes died of the same part: is there enough memory"),
-        closing(processes.Processes(functools.partial(_end_other_processes, os.getpid()), 2)) as two,
+        closing(workers.Workers(functools.partial(_end_other_processes, os.getpid()), 2, processes=True)) as two,
     ):
         list(two.map([1, 2]))
 
 
-def test_workers_that_were_asked_for_use_one_thread_each():
+@pytest.mark.parametrize(("count", "items", "wanted"), [(1, 2, 1), (2, 2, 1), (2, 1, 2)])
+def test_workers_share_the_threads(count, items, wanted):
     threads = torch.get_num_threads()
-    torch.set_num_threads(2)
+    torch.set_num_threads(3)
     try:
-        for count, wanted in ((1, 1), (0, 2)):  # 0: a small table, for which this process alone is enough
-            with closing(processes.Processes(lambda _: torch.get_num_threads(), count)) as here:
-                assert [found for _, found in here.map([1, 2])] == [wanted, wanted]
-            assert torch.get_num_threads() == 2
+        here = workers.Workers(lambda _: torch.get_num_threads(), count, processes=False)
+        assert [found for _, found in here.map(range(items))] == [wanted] * items
+        assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(threads)

@@ -1,13 +1,17 @@
 """The engine ray: the same numbers as in memory, also when a worker is killed or a machine is lost."""
 
+import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
+import deepsets
 from deepsets import distributed
 
 pytest.importorskip("pyarrow")
@@ -78,12 +82,18 @@ def test_whole_sets_and_errors(two_nodes, tmp_path):
         distributed.pool(model("sum"), bad, tmp_path / "b.parquet", by="box", engine=RAY)
 
 
-def test_too_few_cpus_are_an_error_before_any_work(two_nodes, tmp_path, monkeypatch):
-    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 1.0})
-    table = shards(rows(60, 5), tmp_path / "t")
-    with pytest.raises(ValueError, match="needs 2 CPUs or more, some to read and some to merge; this cluster has 1"):
-        distributed.pool(model("sum"), table, tmp_path / "s.parquet", by="box", engine=RAY)
-    assert not list(tmp_path.glob("s.parquet*"))
+def test_the_command_with_one_cpu(tmp_path):
+    table, net = shards(rows(300, 9), tmp_path / "t", [100]), model("std")
+    deepsets.save(net, tmp_path / "m")
+    distributed.pool(net, table, tmp_path / "wanted.parquet", by="box", engine=ALONE)
+    command = ["pool", "m", "t", "--by", "box", "-o", "s.parquet", "--engine", "ray", "--workers", "1", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "deepsets", *command], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert json.loads(done.stdout)["sets"] == 9
+    found, wanted = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("s", "wanted"))
+    assert found["box"].tolist() == wanted["box"].tolist()
+    np.testing.assert_allclose(np.stack(found["state.sum"]), np.stack(wanted["state.sum"]), rtol=1e-9)
 
 
 def test_a_killed_worker_and_a_lost_machine(two_nodes, tmp_path):
