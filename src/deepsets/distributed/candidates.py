@@ -20,7 +20,7 @@ from .jobs import Engine, Input, Progress, open_engine
 if TYPE_CHECKING:
     from ..expand import Candidate
 
-ROWS, BYTES = 1 << 14, 8 << 20  # candidates that are scored at a time, and bytes that are read
+ROWS, BYTES = 1 << 12, 1 << 20  # candidates that are scored, and bytes that are read, at a time
 
 
 def expand(

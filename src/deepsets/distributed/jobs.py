@@ -93,7 +93,7 @@ class Input(NamedTuple):
     def tables(self, part: Part) -> Iterator[Any]:
         """Read a part."""
         file, groups = File(part.file, **(self.types or {})), self.direct is not None
-        options = {"nested": self.nested, "by": self.by, "whole": self.whole, "groups": groups, "size": self.size}
+        options: Any = {"nested": self.nested, "by": self.by, "whole": self.whole, "groups": groups, "size": self.size}
         return tables(file, part, self.columns, **options)
 
     def results(self, part: Part) -> Iterator[Any]:

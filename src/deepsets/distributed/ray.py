@@ -34,8 +34,12 @@ class Ray:
             data = data.union(*others) if others else data
             if job.merge is not None:
                 data = data.groupby(NUMBER, num_partitions=min(2 * cpus, 200))
+
+                def merge(group: Any) -> Any:  # the name is seen in progress bars
+                    return job.reduce_bucket(group)
+
                 # The tasks of a shuffle are retried three times only, unless Ray is told otherwise.
-                data = data.map_groups(lambda group: job.reduce_bucket(group), batch_format="pyarrow", max_retries=-1)
+                data = data.map_groups(merge, batch_format="pyarrow", max_retries=-1)
             system, path = resolve(folder)
             data.write_parquet(path, filesystem=system)
         return facts
@@ -58,7 +62,7 @@ class Ray:
                 batch_size=1,
             )
 
-        def apply(table: Any) -> Iterator[Any]:
+        def encode(table: Any) -> Iterator[Any]:
             keep_memory()  # of a worker of Ray; see Workers
             yield from then(input.function(table))
 
@@ -66,7 +70,7 @@ class Ray:
         options = {"columns": input.columns, "filesystem": resolve(files[0])[0], "override_num_blocks": len(parts)}
         table = data.read_parquet([resolve(file)[1] for file in files], **options)
         rows = -(-input.members // len(parts))  # the fewer tables, the fewer states have to be merged
-        return table.map_batches(apply, batch_format="pyarrow", batch_size=rows, zero_copy_batch=True)
+        return table.map_batches(encode, batch_format="pyarrow", batch_size=rows, zero_copy_batch=True)
 
     @contextmanager
     def _connected(self, progress: bool) -> Iterator[int]:

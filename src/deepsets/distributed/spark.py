@@ -33,8 +33,10 @@ class Spark:
             raise ImportError("the engine spark needs PySpark: pip install 'deepsets[spark]'.") from None
         if int(pyspark.__version__.split(".")[0]) < 4:
             raise ImportError(f"the engine spark needs PySpark 4 or later, found {pyspark.__version__}.")
-        if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-            raise ImportError("the engine spark needs a Java runtime, and found none: install one, or set JAVA_HOME.")
+        home = os.environ.get("JAVA_HOME")
+        if shutil.which("java", path=f"{home}/bin" if home else None) is None:
+            where = f" in JAVA_HOME={home}" if home else ""
+            raise ImportError(f"the engine spark needs Java, and found none{where}: install it, or set JAVA_HOME.")
         self.workers, self.address = workers, address
 
     def run(self, job: Job, progress: Any = None) -> dict[str, Any]:

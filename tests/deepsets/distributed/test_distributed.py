@@ -1,7 +1,9 @@
 """Sets scattered over partitions: the answers do not know how; states are kept, merged and taken from."""
 
 import json
+import sys
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -321,6 +323,26 @@ def test_bad_tables_and_engines_are_named(tmp_path):
             distributed.pool(net, bad, tmp_path / "p.parquet", by="box", engine=engine)
     with pytest.raises(ValueError, match=r"states are written as Parquet"):
         distributed.pool(net, bad, tmp_path / "p.csv", by="box", engine=ALONE)
+
+
+@pytest.mark.parametrize(
+    ("engine", "module", "java", "message"),
+    [
+        ("ray", None, None, r"needs Ray: pip install 'deepsets\[ray\]'"),
+        ("spark", None, None, r"needs PySpark: pip install 'deepsets\[spark\]'"),
+        ("spark", "3.5.1", None, "needs PySpark 4 or later, found 3.5.1"),
+        ("spark", "4.0.0", "", "needs Java, and found none: install it, or set JAVA_HOME"),
+        ("spark", "4.0.0", "/nowhere", "needs Java, and found none in JAVA_HOME=/nowhere: install it"),
+    ],
+)
+def test_what_an_engine_misses_is_named(engine, module, java, message, tmp_path, monkeypatch):
+    found = None if module is None else SimpleNamespace(__version__=module)
+    monkeypatch.setitem(sys.modules, {"ray": "ray", "spark": "pyspark"}[engine], found)
+    if java is not None:
+        monkeypatch.setenv("JAVA_HOME", java)
+        monkeypatch.setenv("PATH", "")
+    with pytest.raises(ImportError, match=message):
+        distributed.pool(model("sum"), tmp_path / "t", tmp_path / "s.parquet", by="box", engine=engine)
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=40), st.integers(0, 9))
