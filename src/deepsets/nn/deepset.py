@@ -207,7 +207,7 @@ class DeepSet(nn.Module):
             if last.bias is not None:
                 parts["sum"] = torch.addcmul(parts["sum"], parts["count"][:, None], last.bias.to(kind))
         if self.append_size:
-            parts[ELEMENTS] = (members if dtype is None else members.to(dtype)).counts
+            parts[ELEMENTS] = (members if dtype is None else sets.to(dtype)).counts
         return parts
 
     def _apply_rho(self, pooled: Tensor, counts: Tensor | None, z: Tensor | None) -> Tensor:
