@@ -1,7 +1,9 @@
 """Sets scattered over partitions: the answers do not know how; states are kept, merged and taken from."""
 
 import json
+import multiprocessing
 import sys
+import threading
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 
 import deepsets
 from deepsets import distributed, nn
-from deepsets.distributed import functions, local
+from deepsets.distributed import functions, local, workers
 from deepsets.estimators import MemberRegressor, SetClassifier, SetRegressor
 from deepsets.io import row_groups
 from tests.deepsets.cli.commands import run
@@ -84,6 +86,22 @@ def test_every_pooling_that_merges_answers_as_in_memory(pool, tmp_path):
     close(pd.read_parquet(tmp_path / "out.parquet"), in_memory(net, frame))
     assert (facts["sets"], facts["members"]) == (7, 400) and facts["parts"] > 5
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.parquet", "rows"]
+
+
+def test_threads_give_the_same_states_as_one_worker(tmp_path, monkeypatch):
+    frame = rows(2000, 50)
+    table = shards(frame, tmp_path / "t", [700])
+    fitted = SetRegressor(by="box", epochs=1, n_estimators=2, random_state=0).fit(frame, frame["box"].str[1:].astype(int))
+    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: range(4), raising=False)
+    here = set()
+    for number, net in enumerate((model(["max", "std"], size=True), fitted)):
+        for name, engine in (("threads", "local"), ("alone", ALONE)):
+            seen = lambda *_: here.update(t.name for t in threading.enumerate())  # noqa: E731
+            out = tmp_path / f"{name}-{number}.parquet"
+            distributed.pool(net, table, out, by="box", part_size=100, engine=engine, progress=seen)
+        assert (tmp_path / f"threads-{number}.parquet").read_bytes() == out.read_bytes()
+    assert len({name for name in here if name.startswith("ThreadPoolExecutor")}) >= 4
+    assert not multiprocessing.active_children()
 
 
 @settings(max_examples=12)
