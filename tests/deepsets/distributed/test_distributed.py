@@ -91,7 +91,8 @@ def test_every_pooling_that_merges_answers_as_in_memory(pool, tmp_path):
 def test_threads_give_the_same_states_as_one_worker(tmp_path, monkeypatch):
     frame = rows(2000, 50)
     table = shards(frame, tmp_path / "t", [700])
-    fitted = SetRegressor(by="box", epochs=1, n_estimators=2, random_state=0).fit(frame, frame["box"].str[1:].astype(int))
+    fitted = SetRegressor(by="box", epochs=1, n_estimators=2, random_state=0)
+    fitted.fit(frame, frame["box"].str[1:].astype(int))
     monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: range(4), raising=False)
     here = set()
     for number, net in enumerate((model(["max", "std"], size=True), fitted)):
