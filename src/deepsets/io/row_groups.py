@@ -89,15 +89,23 @@ def tables(
 
 
 def _joined(pieces: Iterable[Iterable[Any]], size: int | None) -> Iterator[Any]:
-    """Tables of at least 64 MB or `size` bytes; a piece is not divided."""
+    """Tables of at least 64 MB or `size` bytes; a piece is not divided, and a short rest joins the table before it.
+
+    The rest of a part would otherwise bring a state for nearly every one of its rows.
+    """
+    ready: list[Any] = []
     waiting: list[Any] = []
     for piece in pieces:
         waiting += piece
         if sum(batch.nbytes for batch in waiting) >= (size or TABLE):
-            yield arrow().Table.from_batches(waiting)
-            waiting = []
-    if waiting:
-        yield arrow().Table.from_batches(waiting)
+            if ready:
+                yield arrow().Table.from_batches(ready)
+            ready, waiting = waiting, []
+    if ready and 2 * sum(batch.nbytes for batch in waiting) >= (size or TABLE):
+        yield arrow().Table.from_batches(ready)
+        ready = []
+    if ready or waiting:
+        yield arrow().Table.from_batches(ready + waiting)
 
 
 def in_order(files: Sequence[str], by: str) -> bool:
