@@ -67,10 +67,10 @@ class Ray:
             yield from then(input.function(table))
 
         files = list(dict.fromkeys(part.file for part in parts))
+        # A block per part, of 128 MB at most: the fewer tables, the fewer states have to be merged.
         options = {"columns": input.columns, "filesystem": resolve(files[0])[0], "override_num_blocks": len(parts)}
         table = data.read_parquet([resolve(file)[1] for file in files], **options)
-        rows = -(-input.members // len(parts))  # the fewer tables, the fewer states have to be merged
-        return table.map_batches(encode, batch_format="pyarrow", batch_size=rows, zero_copy_batch=True)
+        return table.map_batches(encode, batch_format="pyarrow", batch_size=None, zero_copy_batch=True)
 
     @contextmanager
     def _connected(self, progress: bool) -> Iterator[int]:
