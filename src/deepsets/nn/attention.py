@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from ..sets import Sets
 from .attention_pooling import SeedAttentionPooling, check_heads
-from .sequential import Factory, SetLayer
+from .sequential import Factory, Linear, SetLayer
 
 
 def _buckets(sets: Sets) -> Iterator[tuple[Tensor, Tensor]]:
@@ -42,14 +42,14 @@ class _Attention(SetLayer):
         check_heads(features, num_heads)
         self.features, self.num_heads = features, num_heads
         self.norm = nn.LayerNorm(features, **factory)
-        self.query = nn.Linear(features, features, **factory)
-        self.key_value = nn.Linear(features, 2 * features, **factory)
-        self.out = nn.Linear(features, features, **factory)
+        self.query = Linear(features, features, **factory)
+        self.key_value = Linear(features, 2 * features, **factory)
+        self.out = Linear(features, features, **factory)
         self.feedforward = nn.Sequential(
             nn.LayerNorm(features, **factory),
-            nn.Linear(features, 2 * features, **factory),
+            Linear(features, 2 * features, **factory),
             nn.GELU(),
-            nn.Linear(2 * features, features, **factory),
+            Linear(2 * features, features, **factory),
         )
 
     def _split(self, x: Tensor) -> Tensor:

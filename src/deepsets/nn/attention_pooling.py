@@ -11,7 +11,7 @@ from ..sets import Sets
 from .kernels import segment_softmax
 from .pooling import Parts, Pooling, named
 from .reductions import merged_peak, shift
-from .sequential import Factory, reset_children
+from .sequential import Factory, Linear, reset_children
 
 
 class _SoftmaxPooling(Pooling):
@@ -78,9 +78,9 @@ class GatedAttentionPooling(_SoftmaxPooling):
 
     def __init__(self, features: int, hidden: int = 64, **factory: Unpack[Factory]) -> None:
         super().__init__()
-        self.content = nn.Linear(features, hidden, **factory)
-        self.gate = nn.Linear(features, hidden, **factory)
-        self.score = nn.Linear(hidden, 1, bias=False, **factory)
+        self.content = Linear(features, hidden, **factory)
+        self.gate = Linear(features, hidden, **factory)
+        self.score = Linear(hidden, 1, bias=False, **factory)
 
     def scored(self, sets: Sets) -> tuple[Tensor, Tensor]:
         """Return the scores (N, 1) and the values (N, 1, features) of the members."""
@@ -128,11 +128,11 @@ class SeedAttentionPooling(_SoftmaxPooling):
         self.num_seeds, self.num_heads, self.features = num_seeds, num_heads, features
         self.query = nn.Parameter(torch.empty(num_seeds, features, **factory))
         self._reset_query()
-        self.key_value = nn.Linear(features, 2 * features, **factory)
-        self.out = nn.Linear(features, features, **factory)
+        self.key_value = Linear(features, 2 * features, **factory)
+        self.out = Linear(features, features, **factory)
         self.norm = nn.LayerNorm(features, **factory)
         self.feedforward = nn.Sequential(
-            nn.Linear(features, 2 * features, **factory), nn.GELU(), nn.Linear(2 * features, features, **factory)
+            Linear(features, 2 * features, **factory), nn.GELU(), Linear(2 * features, features, **factory)
         )
 
     @torch.no_grad()

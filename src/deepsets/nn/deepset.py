@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..sets import Sets
 from .pooling import ELEMENTS, Parts, PoolSpec, State, pooling
 from .reductions import _LinearPooling
-from .sequential import SetLayer, reset_children
+from .sequential import Linear, SetLayer, reset_children
 
 Condition = Literal["phi", "rho", "both"]
 
@@ -193,9 +193,10 @@ class DeepSet(nn.Module):
         """Last linear map of phi, if it may run after the pooling."""
         phi = self.phi
         last = next(reversed(phi._modules.values()), None) if isinstance(phi, nn.Sequential) else None
-        if type(last) is not nn.Linear or last._forward_hooks or last._forward_pre_hooks:
+        if not isinstance(last, nn.Linear) or type(last) not in (nn.Linear, Linear):
             return None
-        return last if isinstance(self.pool, _LinearPooling) else None
+        hooks = last._forward_hooks or last._forward_pre_hooks
+        return last if isinstance(self.pool, _LinearPooling) and not hooks else None
 
     def _parts(self, sets: Sets, z: Tensor | None, dtype: torch.dtype | None) -> Parts:
         last = self._late_map()

@@ -13,7 +13,7 @@ from .kernels import Activation, add_broadcast_, extremum_with_values
 from .norm import SetDropout, SetNorm
 from .pooling import PoolSpec, pooling
 from .reductions import _Extreme
-from .sequential import Factory, SetLayer, reset_children
+from .sequential import Factory, Linear, SetLayer, linear, reset_children
 
 Form = Literal["full", "factored", "channel"]
 
@@ -81,9 +81,9 @@ class Equivariant(SetLayer):
             self.scale = nn.Parameter(torch.ones(in_features, **factory))
             self.context_scale = nn.Parameter(torch.zeros(in_features, **factory))
         else:
-            self.member = nn.Linear(in_features, out_features, **factory)
+            self.member = Linear(in_features, out_features, **factory)
             if form == "full":
-                self.context = nn.Linear(pooled, out_features, bias=False, **factory)
+                self.context = Linear(pooled, out_features, bias=False, **factory)
 
     def reset_parameters(self) -> None:
         """Initialise all parameters again."""
@@ -101,7 +101,7 @@ class Equivariant(SetLayer):
             # The bias joins the context, on B rows. In the factored form pool(x)Γ is subtracted there instead of from
             # every member, so that the difference x − pool(x) is never stored.
             gamma = self.context.weight if self.form == "full" else self.member.weight
-            each = sets.map(lambda x: F.linear(x, self.member.weight))
+            each = sets.map(lambda x: linear(x, self.member.weight))
             context = F.linear(-pooled, gamma, self.member.bias)
         flat = each.materialize()
         return flat.with_values(add_broadcast_(flat.values, context, flat, self.activation))
@@ -154,7 +154,7 @@ class EquivariantBlock(SetLayer):
         self.mix = Equivariant(features, features, pool=pool, **factory)
         self.activation = nn.GELU()
         self.dropout = SetDropout(dropout)
-        self.out = nn.Linear(features, features, **factory)
+        self.out = Linear(features, features, **factory)
         self._zero_out()
 
     def reset_parameters(self) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import inspect
+from functools import cache
 from itertools import pairwise
-from typing import TypedDict, Unpack
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..sets import Sets
+
+LARGE = 1 << 20  # multiplications from which oneDNN is faster: 29 against 43 µs for 512 rows of 64 x 64, one thread
 
 
 class Factory(TypedDict, total=False):
@@ -124,6 +129,55 @@ class PaddedInput(nn.Module):
         return padded.masked_scatter(mask.reshape(*mask.shape, *[1] * (padded.ndim - 2)), out.materialize().values)
 
 
+@cache
+def _onednn() -> Any:
+    """Product of float32 matrices by oneDNN, if MKL, which torch uses, is slower: on AMD it leaves AVX-512 unused."""
+    about = Path("/proc/cpuinfo")
+    amd = about.exists() and "AuthenticAMD" in about.read_text()
+    if not amd or not torch.backends.mkldnn.is_available() or torch.backends.cpu.get_cpu_capability() != "AVX512":
+        return None
+    return getattr(torch.ops.mkldnn, "_linear_pointwise", None)
+
+
+class _Product(torch.autograd.Function):
+    """``F.linear`` by oneDNN: about half the time of MKL's forward, 0.6 of its forward and backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return _onednn()(x, weight, bias, "none", [], "")
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        grad, wanted = grad.contiguous(), ctx.needs_input_grad
+        product = F.linear if torch.is_grad_enabled() else lambda a, b: _onednn()(a, b, None, "none", [], "")
+        of_weight = None
+        if wanted[1]:  # with the shorter side first
+            wide = weight.shape[1] >= weight.shape[0]
+            of_weight = product(grad.T, x.T) if wide else product(x.T, grad.T).T.contiguous()
+        return product(grad, weight.T) if wanted[0] else None, of_weight, grad.sum(0) if wanted[2] else None
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Compute ``F.linear``; large products of float32 rows on the CPU by the faster one of MKL and oneDNN."""
+    if x.ndim != 2 or x.shape[0] * weight.numel() < LARGE or torch.compiler.is_compiling() or torch.jit.is_tracing():
+        return F.linear(x, weight, bias)
+    plain = type(x) is Tensor and x.dtype == weight.dtype == torch.float32 and x.device.type == "cpu"
+    special = torch.is_autocast_enabled("cpu") or torch._C._are_functorch_transforms_active()
+    if not plain or special or not x.is_contiguous() or _onednn() is None:
+        return F.linear(x, weight, bias)
+    return _Product.apply(x, weight, bias)
+
+
+class Linear(nn.Linear):
+    """``torch.nn.Linear`` by :func:`linear`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map rows (N, in_features) to (N, out_features)."""
+        return linear(x, self.weight, self.bias)
+
+
 def mlp(
     *widths: int, activation: type[nn.Module] = nn.ReLU, dropout: float = 0.0, **factory: Unpack[Factory]
 ) -> nn.Sequential:
@@ -157,7 +211,7 @@ def mlp(
     options = {"inplace": True} if "inplace" in inspect.signature(activation).parameters else {}
     layers: list[nn.Module] = []
     for before, after in pairwise(widths):
-        layers += [nn.Linear(before, after, **factory), activation(**options)]
+        layers += [Linear(before, after, **factory), activation(**options)]
         layers += [nn.Dropout(dropout)] if dropout else []
     return nn.Sequential(*layers[: -2 if dropout else -1])
 

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -24,7 +24,7 @@ if hasattr(os, "register_at_fork"):  # a forked child must not inherit a lock th
     os.register_at_fork(after_in_child=_GENERATOR_LOCK._at_fork_reinit)  # type: ignore[attr-defined]
 
 WORK = 1e8  # multiplications of a matrix product for each thread: with fewer, threads wait longer than they work
-_trainings, _threads = 0, 1  # how many run now, and the user's number of threads
+_trainings: list[int] = []  # the user's number of threads, for each one that runs now
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 
 
@@ -82,16 +82,11 @@ class StepThreads(ExitStack):
         matrices = [p.numel() for p in model.parameters() if p.ndim > 1 and id(p) not in tables]
         self._weights = sum(matrices) / max(len(matrices), 1)
         self._sleep = False
-
-    def __enter__(self) -> Self:
-        global _trainings, _threads  # noqa: PLW0603
         with _GENERATOR_LOCK:  # no other training is in a step
             if _trainings:  # but this Python thread may have met torch in one, and has got its number
-                torch.set_num_threads(_threads)
-            _threads = torch.get_num_threads()
-            _trainings += 1
-        self.callback(_end)
-        return super().__enter__()
+                torch.set_num_threads(max(_trainings))
+            _trainings.append(torch.get_num_threads())
+        self.callback(_trainings.remove, torch.get_num_threads())
 
     @contextmanager
     def of_step(self) -> Iterator[Callable[[float], None]]:
@@ -111,12 +106,6 @@ class StepThreads(ExitStack):
             yield use
         finally:
             torch.set_num_threads(most)
-
-
-def _end() -> None:
-    global _trainings  # noqa: PLW0603
-    with _GENERATOR_LOCK:
-        _trainings -= 1
 
 
 def keep_memory() -> bool:
