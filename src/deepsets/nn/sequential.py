@@ -161,7 +161,7 @@ class _Product(torch.autograd.Function):
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Compute ``F.linear``; large products of float32 rows on the CPU by the faster one of MKL and oneDNN."""
-    if x.ndim != 2 or x.shape[0] * weight.numel() < LARGE or torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or x.ndim != 2 or x.shape[0] * weight.numel() < LARGE:
         return F.linear(x, weight, bias)
     plain = type(x) is Tensor and x.dtype == weight.dtype == torch.float32 and x.device.type == "cpu"
     special = torch.is_autocast_enabled("cpu") or torch._C._are_functorch_transforms_active()

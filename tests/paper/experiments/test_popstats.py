@@ -66,7 +66,7 @@ def test_the_network_has_three_layers_on_both_sides_and_sees_white_members():
     sets = whitening(given := population("correlation-d16", 30, 8)[0])(given)
     torch.testing.assert_close(torch.cov(sets.values.T), torch.eye(32), rtol=0, atol=1e-3)
     model = Network(sets).model
-    assert [sum(type(m) is torch.nn.Linear for m in part.modules()) for part in (model.phi, model.rho)] == [3, 3]
+    assert [sum(isinstance(m, torch.nn.Linear) for m in part.modules()) for part in (model.phi, model.rho)] == [3, 3]
     pooled = model.rho[0](model.pool(sets.map(model.phi)))
     torch.testing.assert_close(pooled.std(0), torch.ones(128), rtol=1e-3, atol=1e-3)
 
