@@ -23,7 +23,7 @@ _GENERATOR_LOCK = threading.RLock()
 if hasattr(os, "register_at_fork"):  # a forked child must not inherit a lock that another thread of the parent holds
     os.register_at_fork(after_in_child=_GENERATOR_LOCK._at_fork_reinit)  # type: ignore[attr-defined]
 
-WORK = 1e8  # multiplications of a matrix product for each thread: with fewer, threads wait longer than they work
+WORK = 2e8  # multiplications of a matrix product for each thread: with fewer, threads wait longer than they work
 _trainings: list[int] = []  # the user's number of threads, for each one that runs now
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 

@@ -80,7 +80,7 @@ def two_threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(("work", "wanted"), [(1e8, 1), (1.0, 2)])
+@pytest.mark.parametrize(("work", "wanted"), [(2e8, 1), (1.0, 2)])
 def test_small_steps_run_on_one_thread_and_large_ones_on_those_of_the_user(monkeypatch, two_threads, work, wanted):
     monkeypatch.setattr("deepsets.train.process.WORK", work)
     steps, callbacks = set(), set()
