@@ -22,6 +22,7 @@ import torch
 
 from benchmarks.results import write
 from deepsets import Sets, distributed, nn
+from deepsets.train.process import keep_memory
 
 FEATURES = 16
 NAMES = [f"x{i}" for i in range(FEATURES)]
@@ -134,20 +135,23 @@ from pathlib import Path
 from deepsets import distributed
 if __name__ == "__main__":
     net = pickle.loads(Path(sys.argv[1]).read_bytes())
+    engine = distributed.Engine(workers=1) if sys.argv[4] == "one" else "local"
     for _ in range(2):
-        print(distributed.predict(net, sys.argv[2], sys.argv[3], by="set", overwrite=True)["seconds"])
+        start = time.process_time()
+        done = distributed.predict(net, sys.argv[2], sys.argv[3], by="set", overwrite=True, engine=engine)
+        print(time.process_time() - start if sys.argv[4] == "one" else done["seconds"])
 """
 
 
-def overhead(rows: int = 8_000_000, repeats: int = 3) -> Rows:
-    """`predict` of the local engine on files against a loop over batches in memory, both with all cores.
+def overhead(rows: int = 8_000_000, repeats: int = 2) -> Rows:
+    """`predict` of the local engine on files against a loop over batches in memory: all cores, and CPU seconds of one.
 
     The loop is the model alone, the fastest of its runs in one process: reading and grouping the rows is not counted.
     The engine's seconds hold reading, grouping and writing; the first run in its process also what is imported and
-    compiled then.
+    compiled then. Both keep freed memory.
     """
     net, out = model(), []
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    keep_memory()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "net").write_bytes(pickle.dumps(net))
@@ -157,18 +161,22 @@ def overhead(rows: int = 8_000_000, repeats: int = 3) -> Rows:
         }
         os.sync()  # the engine would wait for the tables to be written
         for case, table in tables.items():
-            loops, engines = [], []
-            for _ in range(repeats):
-                loops.append(_loop(net, table))
-                engines.append(in_process(_PREDICT, folder / "net", table, folder / "out.parquet"))
-            loop, (first, second) = min(loops), map(min, zip(*engines, strict=True))
-            row: dict[str, object] = {"case": f"{case}, {rows:,} rows", "loop s": loop}
-            row |= {"engine s": second, "times": second / loop}
-            out.append(row | {"engine s, first run": first, "times, first run": first / loop})
+            for cores, clock in ((len(os.sched_getaffinity(0)), time.perf_counter), (1, time.process_time)):
+                torch.set_num_threads(cores)
+                loops, engines = [], []
+                for _ in range(repeats if cores > 1 else 1):
+                    loops.append(_loop(net, table, clock))
+                    which = "one" if cores == 1 else "all"
+                    engines.append(in_process(_PREDICT, folder / "net", table, folder / "out.parquet", which))
+                loop, (first, second) = min(loops), map(min, zip(*engines, strict=True))
+                what = "CPU s" if cores == 1 else "s"
+                row: dict[str, object] = {"case": f"{case}, {rows:,} rows", "cores": cores, f"loop {what}": loop}
+                row |= {f"engine {what}": second, "times": second / loop}
+                out.append(row | {f"engine {what}, first run": first, "times, first run": first / loop})
     return out
 
 
-def _loop(net: nn.DeepSet, table: Path) -> float:
+def _loop(net: nn.DeepSet, table: Path, clock: Callable[[], float]) -> float:
     taken = 0.0
     for file in sorted(table.iterdir()):
         rows = pq.read_table(file).sort_by("set")
@@ -177,10 +185,10 @@ def _loop(net: nn.DeepSet, table: Path) -> float:
         sets = Sets(torch.from_numpy(np.stack([rows[x].to_numpy() for x in NAMES], axis=1)), torch.from_numpy(offsets))
         cuts = np.searchsorted(offsets, np.arange(0, len(ids), 50_000)).tolist()
         for batch in [sets[a:b] for a, b in pairwise([*cuts, len(sets)]) if b > a]:
-            start = time.perf_counter()
+            start = clock()
             with torch.no_grad():
                 net(batch)
-            taken += time.perf_counter() - start
+            taken += clock() - start
     return taken
 
 
