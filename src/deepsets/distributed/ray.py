@@ -1,4 +1,4 @@
-"""Engine for Ray clusters, on Ray Data: its readers, shuffle, retries, spilling and autoscaling."""
+"""Engine for Ray clusters, on Ray Data: its tasks, shuffle, retries, spilling and autoscaling."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Ray:
             if job.merge is not None:
                 data = data.groupby(NUMBER, num_partitions=min(2 * cpus, 200))
 
-                def merge(group: Any) -> Any:  # the name is seen in progress bars
+                def merge(group: Any) -> Any:
                     return job.reduce_bucket(group)
 
                 # The tasks of a shuffle are retried three times only, unless Ray is told otherwise.
@@ -50,27 +50,20 @@ class Ray:
             return arrow().concat_tables(self.ray.get(self._read(input, lambda table: [table]).to_arrow_refs()))
 
     def _read(self, input: Input, then: Any) -> Any:
-        """What `then` gives for the results of an input.
+        """What `then` gives for the results of an input, one task per part.
 
-        Ray reads the rows, except where sets must be whole or are named by their number.
+        A task reads its row groups itself: rows that Ray reads would pass through its object store, and a file would be
+        read by one task alone.
         """
-        data, parts = self.ray.data, input.parts
-        if input.by is None or input.whole:
-            items = data.from_items(list(range(len(parts))), override_num_blocks=len(parts))
-            return items.map_batches(
-                lambda batch: (t for i in batch["item"] for found in input.results(parts[i]) for t in then(found)),
-                batch_size=1,
-            )
 
-        def encode(table: Any) -> Iterator[Any]:
+        def encode(batch: Any) -> Iterator[Any]:  # the name is seen in progress bars
             keep_memory()  # of a worker of Ray; see Workers
-            yield from then(input.function(table))
+            for number in batch["item"]:
+                for table in input.results(input.parts[number]):
+                    yield from then(table)
 
-        files = list(dict.fromkeys(part.file for part in parts))
-        # A block per part, of 128 MB at most: the fewer tables, the fewer states have to be merged.
-        options = {"columns": input.columns, "filesystem": resolve(files[0])[0], "override_num_blocks": len(parts)}
-        table = data.read_parquet([resolve(file)[1] for file in files], **options)
-        return table.map_batches(encode, batch_format="pyarrow", batch_size=None, zero_copy_batch=True)
+        numbers = list(range(len(input.parts)))
+        return self.ray.data.from_items(numbers, override_num_blocks=len(numbers)).map_batches(encode, batch_size=1)
 
     @contextmanager
     def _connected(self, progress: bool) -> Iterator[int]:
@@ -83,14 +76,14 @@ class Ray:
                 local = {} if self.address else {"include_dashboard": False, "num_cpus": self.workers}
                 ray.init(address=self.address or "local", log_to_driver=False, logging_level=logging.ERROR, **local)
             context = ray.data.DataContext.get_current()
-            before = context.enable_progress_bars, context.use_datasource_v2
+            before = context.enable_progress_bars, context.op_resource_reservation_enabled
             context.enable_progress_bars = progress and sys.stderr.isatty()
-            context.use_datasource_v2 = False  # it starts many processes to read footers, two CPU seconds each
+            context.op_resource_reservation_enabled = False  # half of the CPUs would wait for the steps to come
             try:
                 yield int(ray.cluster_resources().get("CPU", 1))
             except ray.exceptions.RayTaskError as error:
                 raise user_error(error) from None
             finally:
-                context.enable_progress_bars, context.use_datasource_v2 = before
+                context.enable_progress_bars, context.op_resource_reservation_enabled = before
                 if mine:
                     ray.shutdown()
