@@ -87,8 +87,9 @@ def train_by_steps(
     average : float
         Share of the moving average of the weights that is kept at each step; 0 keeps the last weights.
     bfloat16 : bool
-        Compute matrix products and convolutions in bfloat16, where the system supports it.
+        Compute matrix products, convolutions and the steps of Muon in bfloat16, where the system supports it.
     """
+    low = bfloat16 and supports_bfloat16()
 
     def clip(optimizer: torch.optim.Optimizer, *_: Any) -> None:
         nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], 1.0)
@@ -98,7 +99,8 @@ def train_by_steps(
             {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
             {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
         ]
-        made = (optimizer or partial(torch.optim.AdamW, fused=True))(groups, rate)
+        options = {"bfloat16": low} if optimizer is MuonAdamW else {}
+        made = (optimizer or partial(torch.optim.AdamW, fused=True))(groups, rate, **options)
         # Clipped in the precision of the weights, unlike in the loop: the stored results were computed so.
         made.register_step_pre_hook(clip)
         return made
@@ -108,7 +110,7 @@ def train_by_steps(
     train(
         model, loss, data,
         epochs=epochs, warmup=0.1, clip=None, micro_elements=None, optimizer=make_optimizer, average_weights=average,
-        autocast=torch.bfloat16 if bfloat16 and supports_bfloat16() else None,
+        autocast=torch.bfloat16 if low else None,
         seed=seed, checkpoint_dir=folder, progress=progress,
     )  # fmt: skip
 
@@ -125,15 +127,15 @@ def supports_bfloat16() -> bool:
 
 
 class MuonAdamW(torch.optim.AdamW):
-    """Muon (Jordan 2024) for matrices whose sides are both 48 or more, AdamW for all other parameters.
+    """Muon (Jordan 2024) for kernels and for matrices whose sides are both 48 or more, AdamW for other parameters.
 
     >>> layers = [torch.nn.Linear(3, 256), torch.nn.Linear(256, 256)]
     >>> optimizer = MuonAdamW([{"params": [p for layer in layers for p in layer.parameters()]}], 1e-3)
     >>> [[tuple(p.shape) for p in group["params"]] for group in optimizer.param_groups]
     [[(256, 256)], [(256, 3), (256,), (256,)]]
 
-    Muon takes steps of equal length in all directions of a matrix, here as long as those of AdamW at this rate. It
-    computes in the precision of the weights: `torch.optim.Muon` does in bfloat16, which crashes on some processors.
+    Muon takes steps of equal length in all directions of a matrix, here as long as those of AdamW at this rate; a
+    kernel is a matrix with one row per channel that it makes.
 
     Parameters
     ----------
@@ -141,32 +143,38 @@ class MuonAdamW(torch.optim.AdamW):
         Groups of parameters, with a "weight_decay" or without.
     rate : float
         Learning rate.
+    bfloat16 : bool
+        Whether to compute the steps of Muon in bfloat16, as `torch.optim.Muon` always does; some processors crash.
     """
 
     SIDE = 48  # with less, a side is coordinates or classes (3, 27, 40), whose directions differ in worth
 
-    def __init__(self, groups: Iterable[dict[str, Any]], rate: float) -> None:
-        groups = list(groups)
+    def __init__(self, groups: Iterable[dict[str, Any]], rate: float, *, bfloat16: bool = False) -> None:
+        groups, self.bfloat16 = list(groups), bfloat16
         split = [
             group | {"params": chosen, "muon": muon}
             for muon in (True, False)
             for group in groups
-            if (chosen := [p for p in group["params"] if (p.ndim == 2 and min(p.shape) >= self.SIDE) == muon])
+            if (chosen := [p for p in group["params"] if self._is_muon(p) == muon])
         ]
         super().__init__(split, lr=rate, weight_decay=0.0, fused=True)
 
+    def _is_muon(self, p: Tensor) -> bool:
+        return p.ndim > 2 or (p.ndim == 2 and min(p.shape) >= self.SIDE)
+
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Move large matrices by their orthogonalised momentum, all other parameters by AdamW."""
+        """Move kernels and large matrices by their orthogonalised momentum, all other parameters by AdamW."""
         for group in self.param_groups:
             for p in group["params"] if group["muon"] else ():
                 if p.grad is not None:
                     if not (state := self.state[p]):
                         state |= {"step": torch.zeros(()), "buffer": torch.zeros_like(p)}  # AdamW asks for a step
                     state["buffer"].lerp_(p.grad, 1 - 0.95)
-                    update = orthogonalise(p.grad.lerp(state["buffer"], 0.95))
+                    matrix = p.grad.lerp(state["buffer"], 0.95).flatten(1)
+                    update = orthogonalise(matrix.bfloat16() if self.bfloat16 else matrix)
                     p.mul_(1 - group["lr"] * group["weight_decay"])
-                    p.add_(update, alpha=-0.2 * group["lr"] * max(p.shape) ** 0.5)
+                    p.add_(update.view_as(p), alpha=-0.2 * group["lr"] * max(update.shape) ** 0.5)
                     p.grad = None  # AdamW leaves it alone
         super().step()
 

@@ -118,7 +118,10 @@ def loss(model: tnn.Module, batch: Batch) -> tuple[Tensor, int]:
 
 
 def deep_sets(trial: Trial, task: Task, count: int, asked: Sets, pool: str = "mean") -> tuple[Tensor, dict[str, Any]]:
-    """Train on random subsets of 64 at a constant rate; in the last fifth on 256, while the rate falls to 0."""
+    """Train on random subsets of 64 at a constant rate; in the last fifth on 256, while the rate falls to 0.
+
+    With sum pooling on all members: sums of subsets are not those of whole sets.
+    """
     chosen = trial.choose(steps=STEPS[count] if trial.full else QUICK_STEPS, rate=2e-3, pool=pool, task_seed=1)
     sets, y = examples(trial, task, count)
     whiten, mean, deviation = whitening(sets), y.mean(), y.std()
@@ -129,8 +132,9 @@ def deep_sets(trial: Trial, task: Task, count: int, asked: Sets, pool: str = "me
     fit = partial(
         train, model, loss, data, batch_size=32, learning_rate=chosen.rate, weight_decay=0.05, seed=trial.seed
     )
-    fit(epochs=early, subset=64, schedule="constant", checkpoint_dir=trial.folder / "64", progress=trial.progress)
-    fit(epochs=late, subset=256, warmup=0.0, checkpoint_dir=trial.folder / "256", progress=trial.progress)
+    few, more = (None, None) if chosen.pool == "sum" else (64, 256)
+    fit(epochs=early, subset=few, schedule="constant", checkpoint_dir=trial.folder / "64", progress=trial.progress)
+    fit(epochs=late, subset=more, warmup=0.0, checkpoint_dir=trial.folder / "256", progress=trial.progress)
     model.eval()
     with torch.no_grad():
         found = torch.cat([model(white[rows]) for rows in torch.arange(len(asked)).split(64)])

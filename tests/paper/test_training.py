@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from deepsets import Sets
 from deepsets.nn import DeepSet
 from deepsets.train import Batch, CheckpointError, TrainingError, checkpoint
-from paper.training import MuonAdamW, StepData, train_by_steps
+from paper.training import MuonAdamW, StepData, supports_bfloat16, train_by_steps
 
 VALUES = torch.arange(8.0)[:, None]
 
@@ -152,6 +152,23 @@ def test_inner_matrices_move_alike_in_all_directions_and_the_rest_as_with_adamw(
     assert moved[0] / moved[3] < 2 < plain[0] / plain[3]
     for name in ("0.weight", "0.bias", "2.bias", "4.weight", "4.bias"):
         assert_close(one.get_parameter(name), other.get_parameter(name), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("bfloat16", [False, True])
+def test_kernels_move_as_matrices_with_one_row_per_channel(bfloat16):
+    if bfloat16 and not supports_bfloat16():
+        pytest.skip("this system does not compute in bfloat16")
+    kernel = nn.Parameter(torch.zeros(32, 4, 3, 3).to(memory_format=torch.channels_last))
+    optimizer = MuonAdamW([{"params": [kernel]}], 1e-2, bfloat16=bfloat16)
+    source = torch.Generator().manual_seed(0)
+    gradient = torch.randn(32, 36, generator=source) * torch.logspace(0, -2, 36)  # some directions count little
+    kernel.grad = gradient.view(32, 4, 3, 3)
+    optimizer.step()
+    moved = -kernel.detach().flatten(1)
+    values = torch.linalg.svdvals(moved) / (0.2 * 1e-2 * 36**0.5)
+    assert 0.6 < values.min() and values.max() < 1.3
+    u, _, v = torch.linalg.svd(gradient, full_matrices=False)
+    assert_close(moved / moved.norm(), u @ v / 32**0.5, rtol=0, atol=0.03)
 
 
 def test_weights_decay_in_the_groups_that_say_so():
