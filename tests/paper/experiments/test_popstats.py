@@ -92,7 +92,7 @@ def test_the_quick_form_learns_and_the_figures_show_it(tmp_path, monkeypatch):
     assert EXPERIMENT.parts(False) == [f"{t} N={n}" for t in ("rotation", "correlation-d16") for n in (128, 512)]
     records, errors = [], {}
     for method, run in EXPERIMENT.methods.items():
-        outcome = run(Trial(False, 0, tmp_path), "rotation N=128")
+        outcome = run(Trial(False, 0, tmp_path / method), "rotation N=128")
         outcome.extra.update(y=[0.0, 1.0], found=[0.1, 0.9])
         (measure,) = outcome.measures
         assert (measure.data, measure.metric) == ("rotation N=128", "mse")
