@@ -123,7 +123,7 @@ def examples(records: Sequence[Record], kind: str, methods: Sequence[str], most:
             true, given = answers[0]["true"], [] if kind == "tagged" else answers[0]["query"]
             others = _lines([word for word in true if word not in given][:most])
             texts = ([word if word in true else f"{word}*" for word in answer["found"]] for answer in answers)
-            cells.append([f"{_lines(given)}\n→ {others}" if given else others, *map(_lines, texts)])
+            cells.append([f"{_lines(given, QUERY)}\n→ {others}" if given else others, *map(_lines, texts)])
         head = ["true" if kind == "tagged" else "given → true", *(f"{m} (* not among the true)" for m in shown)]
         table = axes.table(cells, colLabels=head, cellLoc="left", loc="center")
         table.auto_set_font_size(False)
@@ -132,7 +132,7 @@ def examples(records: Sequence[Record], kind: str, methods: Sequence[str], most:
     return drawing
 
 
-def _lines(words: Sequence[str], width: int = 5) -> str:
+def _lines(words: Sequence[str], width: int = 4) -> str:
     return ",\n".join(", ".join(words[i : i + width]) for i in range(0, len(words), width))
 
 

@@ -29,7 +29,8 @@ LEARNED = {
     "Deep Sets, sum": "tab:cyan",
     "Ours": "tab:purple",
 }
-COLOURS = LEARNED | {"Gaussian plug-in": "tab:green", "Bayes": "0.4"}
+YARDSTICKS = {"Gaussian plug-in": "tab:green", "Bayes": "0.4"}
+COLOURS = LEARNED | YARDSTICKS
 
 
 def found_against_true(records: Sequence[Record]) -> Any:
@@ -56,7 +57,7 @@ def error_against_sets(records: Sequence[Record]) -> Any:
             found[record.method][n] += [measure["value"] for measure in part["measures"]]
         for method, errors in found.items():
             points = sorted((n, np.mean(values)) for n, values in errors.items() if values)
-            style = "o-" if method in LEARNED else "--"
+            style = "--" if method in YARDSTICKS else "o-"
             panel.plot(*zip(*points, strict=True), style, ms=3.5, color=COLOURS.get(method), label=method)
         panel.set(xlabel="sets N", ylabel="mean squared error", yscale="log")
         panel.set_xscale("log", base=2)
@@ -71,11 +72,12 @@ def _figure(records: Sequence[Record], draw: Callable[[Any, list[tuple[Record, i
         for name, part in record.parts.items():
             task, n = name.split(" N=")
             tasks[task].append((record, int(n), part))
-    figure = new_figure(2.6 * len(tasks), 2.8)
+    figure = new_figure(2.6 * len(tasks), 3)
     for panel, (task, parts) in zip(figure.subplots(1, len(tasks), squeeze=False)[0], tasks.items(), strict=True):
         draw(panel, parts)
         panel.set_title(task)
-    figure.axes[0].legend(fontsize="x-small")
+    found = {name: line for axes in figure.axes for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(found.values(), found, loc="outside lower center", ncols=9, fontsize="x-small")
     return figure
 
 
