@@ -168,7 +168,7 @@ def test_kernels_move_as_matrices_with_one_row_per_channel(bfloat16):
     values = torch.linalg.svdvals(moved) / (0.2 * 1e-2 * 36**0.5)
     assert 0.6 < values.min() and values.max() < 1.3
     u, _, v = torch.linalg.svd(gradient, full_matrices=False)
-    assert_close(moved / moved.norm(), u @ v / 32**0.5, rtol=0, atol=0.03)
+    assert (moved * (u @ v)).sum() / moved.norm() > 0.97 * 32**0.5  # the cosine
 
 
 def test_weights_decay_in_the_groups_that_say_so():

@@ -119,3 +119,11 @@ def test_whitening_and_scaling_are_fitted_on_training_sets_only(method, tmp_path
     )
     torch.testing.assert_close(one[0], other[0], rtol=1e-4, atol=1e-5)
     assert not torch.allclose(one[1:], other[1:], rtol=1e-3)
+
+
+@pytest.mark.parametrize(("pool", "wanted"), [("mean", [64, 256]), ("sum", [None, None])])
+def test_sum_pooling_is_trained_on_whole_sets(pool, wanted, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(popstats, "train", lambda *_, subset, **__: seen.append(subset))
+    popstats.deep_sets(Trial(False, 0, tmp_path), "rotation", 32, population("rotation", 8, 2000)[0], pool=pool)
+    assert seen == wanted
