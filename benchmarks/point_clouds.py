@@ -115,6 +115,25 @@ def gemm() -> list[float]:
     return timed(products)
 
 
+def linear(layer: type[torch.nn.Linear] = torch.nn.Linear) -> list[float]:
+    """Seconds of a linear map of all points, forward and backward."""
+    x, one = torch.randn(CLOUDS * POINTS, WIDTH, requires_grad=True), layer(WIDTH, WIDTH)
+    grad = torch.randn(CLOUDS * POINTS, WIDTH)
+
+    def step() -> None:
+        x.grad = None
+        one(x).backward(grad)
+
+    return timed(step)
+
+
+def our_linear() -> list[float]:
+    """The same with the linear map of this library's layers."""
+    from deepsets.nn.sequential import Linear
+
+    return linear(Linear)
+
+
 def timed(step: object) -> list[float]:
     """Seconds of STEPS calls, after two that warm up."""
     seconds = []
@@ -125,14 +144,28 @@ def timed(step: object) -> list[float]:
     return seconds[2:]
 
 
+# Ways of each case by their function; the first one is ours.
+CASES = {
+    f"training step, {CLOUDS} clouds of {POINTS} x 3, {WIDTH} channels, max": {
+        "ours": "deepsets",
+        "published": "published layers",
+        "gemm": "matrix products alone",
+        "halves": "deepsets in bfloat16",
+    },
+    f"linear map of {CLOUDS * POINTS} rows, {WIDTH} x {WIDTH}, forward + backward": {
+        "our_linear": "deepsets",
+        "linear": "torch.nn.Linear",
+    },
+}
+
+
 def measure(load: str, rounds: int) -> dict[str, float]:
     """Median seconds of each way."""
-    seconds: dict[str, list[float]] = {"ours": [], "published": [], "gemm": []}
-    if load == "idle":
-        seconds["halves"] = []
+    ways = [way for case in CASES.values() for way in case if way != "halves" or load == "idle"]
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
     with machine(load):
         for _ in range(rounds):
-            for way in seconds:
+            for way in ways:
                 # bfloat16 may end the process: some virtual machines announce AMX and do not have it
                 done = subprocess.run(
                     [sys.executable, "-m", "benchmarks.point_clouds", way],
@@ -147,20 +180,20 @@ def measure(load: str, rounds: int) -> dict[str, float]:
 def run(rounds: int = 2) -> list[dict[str, object]]:
     """Idle and busy."""
     rows: list[dict[str, object]] = []
-    case = f"training step, {CLOUDS} clouds of {POINTS} x 3, {WIDTH} channels, max"
-    names = {"ours": "deepsets", "published": "published layers", "gemm": "matrix products alone"}
-    names["halves"] = "deepsets in bfloat16"
     for load in LOADS:
         middle = measure(load, rounds)
-        rows += [
-            {"case": case, "load": load, "way": names[way], "ms": 1e3 * s, "ours is faster by": s / middle["ours"]}
-            for way, s in middle.items()
-        ]
+        for case, ways in CASES.items():
+            first = middle[next(iter(ways))]
+            rows += [
+                {"case": case, "load": load, "way": name, "ms": 1e3 * s, "ours is faster by": s / first}
+                for way, name in ways.items()
+                if (s := middle.get(way)) is not None
+            ]
     return rows
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("way", choices=["ours", "halves", "published", "gemm"])
+    parser.add_argument("way", choices=[way for case in CASES.values() for way in case])
     torch.manual_seed(0)
     print(json.dumps(globals()[parser.parse_args().way]()))

@@ -42,7 +42,7 @@ def fit(name: str) -> list[float]:
     return seconds
 
 
-def run(rounds: int = 3) -> list[dict[str, object]]:
+def run(rounds: int = 2) -> list[dict[str, object]]:
     """All fits, idle and busy."""
     most = len(os.sched_getaffinity(0))
     ways = {f"{most} threads": {"OMP_NUM_THREADS": str(most)}, "1 thread": {"OMP_NUM_THREADS": "1"}}
