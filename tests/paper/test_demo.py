@@ -9,9 +9,9 @@ from paper.demo import shown
 from paper.report.tables import Cell, Table
 
 
-@pytest.mark.parametrize("count", [3, 9])
-def test_numbers_are_whole_in_a_narrow_terminal(count):
-    methods = [f"Method number {i}" for i in range(count)]
+@pytest.mark.parametrize(("name", "count"), [("Method", 3), ("A method with a rather long name", 9)])
+def test_numbers_are_whole_in_a_narrow_terminal(name, count):
+    methods = [f"{name} {i}" for i in range(count)]
     metrics = ["precision", "recall", "f1", "n+", "recall@10", "recall@100", "recall@1k", "mrr", "median-rank"]
     lines = []
     for m, metric in enumerate(metrics):  # the first four of some methods, the others of others
