@@ -83,11 +83,12 @@ def train_by_steps(
     rate, weight_decay : float
         Learning rate and weight decay: matrices and kernels decay, biases and scales do not.
     optimizer : callable, optional
-        ``optimizer(groups, rate)`` returns a torch optimizer; AdamW by default.
+        ``optimizer(groups, rate)`` returns a torch optimizer; AdamW by default. `MuonAdamW` computes its steps in
+        bfloat16, where the system supports it.
     average : float
         Share of the moving average of the weights that is kept at each step; 0 keeps the last weights.
     bfloat16 : bool
-        Compute matrix products, convolutions and the steps of Muon in bfloat16, where the system supports it.
+        Compute matrix products and convolutions in bfloat16, where the system supports it.
     """
     low = bfloat16 and supports_bfloat16()
 
@@ -99,7 +100,7 @@ def train_by_steps(
             {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
             {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
         ]
-        options = {"bfloat16": low} if optimizer is MuonAdamW else {}
+        options = {"bfloat16": supports_bfloat16()} if optimizer is MuonAdamW else {}
         made = (optimizer or partial(torch.optim.AdamW, fused=True))(groups, rate, **options)
         # Clipped in the precision of the weights, unlike in the loop: the stored results were computed so.
         made.register_step_pre_hook(clip)

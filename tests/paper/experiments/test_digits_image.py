@@ -79,7 +79,7 @@ def test_the_full_form_is_tested_on_test_images_and_on_deformed_training_images(
     trial = Trial(True, 0, tmp_path, given={"epochs": 1, "pool": 128, "sets": 32, "copies": 1, "optimizer": None})
     found = digits_image.EXPERIMENT.methods["Deep Sets"](trial, "all").measures
     assert [row.data for row in found] == ["M=1", "M=5", "deformed M=1", "deformed M=5"]
-    assert trial.settings["amount"] == (0.3, 1.2) and trial.settings["copies"] == 1
+    assert trial.settings["amount"] == (0.3, 1.8) and trial.settings["copies"] == 1
 
 
 def test_the_published_encoder_has_300_100_and_30_tanh_units(tmp_path, monkeypatch):
@@ -89,7 +89,7 @@ def test_the_published_encoder_has_300_100_and_30_tanh_units(tmp_path, monkeypat
     x = torch.rand(4, 8, 8)
     weights = list(seen[0].parameters())
     assert [tuple(w.shape) for w in weights[::2]] == [(300, 64), (100, 300), (30, 100)]
-    slow = x.flatten(1)
+    slow = (x.flatten(1) - 0.13) / 0.31  # about mean 0, deviation 1
     for weight, bias in zip(weights[::2], weights[1::2], strict=True):
         slow = (slow @ weight.T + bias).tanh()
     torch.testing.assert_close(seen[0](x), slow)
