@@ -193,8 +193,8 @@ EXPERIMENT = Experiment(
     section="4.1.2",
     methods={
         "Deep Sets": published(_deep_sets, epochs=1600),
-        "LSTM": published(lambda phi: Recurrent("lstm", phi, width=30, state=30, out=1), epochs=80),
-        "GRU": published(lambda phi: Recurrent("gru", phi, width=30, state=30, out=1), epochs=80),
+        "LSTM": published(lambda phi: Recurrent("lstm", phi, width=30, state=30, out=1), epochs=250),
+        "GRU": published(lambda phi: Recurrent("gru", phi, width=30, state=30, out=1), epochs=250),
         "Ours": ours,
     },
     published={("Deep Sets", "deformed M=50", "accuracy"): 0.78},  # read off the plot in the authors' notebook
