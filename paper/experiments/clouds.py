@@ -83,8 +83,8 @@ def _network(build: Callable[..., nn.Module], full: bool, part: str) -> nn.Modul
 
 
 PUBLISHED = Recipe(published, epochs=80, rate=3e-3, optimizer=MuonAdamW)
+LARGE = replace(PUBLISHED, build=partial(published, width=512), epochs=20, moves=turned, sizes=sparse)
 MODERN = partial(Recipe, rate=6e-3, weight_decay=0.05, smoothing=0.2, moves=fading, average=0.998, optimizer=MuonAdamW)
-LARGE = MODERN(partial(published, width=512), epochs=40, moves=turned, sizes=sparse)
 
 # Changes of the layers that appendix H speaks of, each with the same few epochs.
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -124,8 +124,8 @@ def stretched(batch: Tensor, strength: float = 0.4) -> Tensor:
 
 
 def turned(batch: Tensor, done: float = 0.0) -> Tensor:
-    """Turn clouds about the z-axis by up to 30°, less and less, and scale them by U(0.8, 1/0.8); (B, n, 3)."""
-    angle = (torch.rand(len(batch)) * 2 - 1) * (torch.pi / 6 * (1 - done))
+    """Turn clouds about the z-axis, by less and less, and scale them by U(0.8, 1/0.8) as in the paper; (B, n, 3)."""
+    angle = (torch.rand(len(batch)) * 2 - 1) * torch.pi * (1 - done)
     scale = torch.empty(len(batch)).uniform_(0.8, 1 / 0.8)
     cos, sin, zero = scale * angle.cos(), scale * angle.sin(), torch.zeros_like(angle)
     return batch @ torch.stack([cos, sin, zero, -sin, cos, zero, zero, zero, scale], dim=1).view(-1, 3, 3)
