@@ -157,7 +157,7 @@ def network(pool: str, concat: bool) -> Build:
         words, vectors = data.vectors
         start = (vectors - vectors.mean(0)) / vectors.std()
         chosen = trial.choose(
-            epochs=45 if trial.full else 20, patience=45, learning_rate=1e-3, weight_decay=0.05, batch_size=64,
+            epochs=45 if trial.full else 20, patience=None, learning_rate=1e-3, weight_decay=0.05, batch_size=64,
             phi=(150, 150), rho=(150, 75), margin=1.0, query=(2, 10), negatives=256,
         )  # fmt: skip
         return SetExpander(

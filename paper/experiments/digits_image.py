@@ -83,7 +83,7 @@ def published(build: Callable[[nn.Module], nn.Module], epochs: int) -> Callable[
 
 
 class Pixels(nn.Module):
-    """Bring pixels of 0 to 1 to about mean 0 and deviation 1."""
+    """Standardise pixels of 0 to 1 by the mean and deviation of MNIST, about 0.13 and 0.31."""
 
     def forward(self, images: Tensor) -> Tensor:
         """(N, H, W) -> (N, H W)."""
