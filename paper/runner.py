@@ -21,6 +21,7 @@ from deepsets.files import atomic_path
 
 from .experiment import Experiment, Outcome, Trial, get_experiment
 from .models import save_model
+from .training import supports_bfloat16
 
 PACKAGES = ("deepsets", "torch", "numpy", "scipy", "scikit-learn")
 
@@ -62,7 +63,8 @@ class Record:
         """Add the outcome of a part, with everything needed to repeat it."""
         times = {"seconds": round(seconds, 2), "core_seconds": round(core_seconds, 2)}
         measures = [measure._asdict() for measure in outcome.measures]
-        facts = {"threads": torch.get_num_threads(), "commit": _commit(), "settings": trial.settings}
+        facts = {"threads": torch.get_num_threads(), "processor_bfloat16": supports_bfloat16()}
+        facts |= {"commit": _commit(), "settings": trial.settings}
         self.parts[part] = {**times, **facts, "measures": measures, "extra": outcome.extra}
 
     def save(self, folder: Path) -> Path:

@@ -84,11 +84,11 @@ def train_by_steps(
         Learning rate and weight decay: matrices and kernels decay, biases and scales do not.
     optimizer : callable, optional
         ``optimizer(groups, rate)`` returns a torch optimizer; AdamW by default. `MuonAdamW` computes its steps in
-        bfloat16, where the system supports it.
+        bfloat16, where the processor has it.
     average : float
         Share of the moving average of the weights that is kept at each step; 0 keeps the last weights.
     bfloat16 : bool
-        Compute matrix products and convolutions in bfloat16, where the system supports it.
+        Compute matrix products and convolutions in bfloat16, where the processor has it; elsewhere in float32.
     """
     low = bfloat16 and supports_bfloat16()
 
@@ -118,11 +118,14 @@ def train_by_steps(
 
 @cache
 def supports_bfloat16() -> bool:
-    """Return whether torch can compute in bfloat16 here, tried in a process of its own.
+    """Return whether the processor multiplies in bfloat16, and torch can make it do so.
 
-    On some virtual machines whose processor has AMX, it fails with "could not create a primitive", or the process ends
-    with an illegal instruction.
+    Other processors emulate it, 30 to 70 times slower than float32 (AVX2). Whether torch can is tried in a process of
+    its own: on some virtual machines whose processor has AMX, it fails with "could not create a primitive", or the
+    process ends with an illegal instruction.
     """
+    if not torch.cpu._is_avx512_bf16_supported():
+        return False
     code = "import torch; a = torch.ones(64, 64).bfloat16(); a @ a; torch.conv2d(a[None, None], a[None, None, :3, :3])"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 

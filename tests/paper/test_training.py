@@ -200,3 +200,13 @@ def test_a_saved_state_goes_on_to_the_same_weights(tmp_path):
     steps(stopped, again, range(3, 6))
     for a, b in zip(whole.parameters(), stopped.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_a_processor_without_bfloat16_is_not_made_to_emulate_it(monkeypatch):
+    """Emulated products are tens of times slower than those in float32."""
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    supports_bfloat16.cache_clear()
+    try:
+        assert not supports_bfloat16()
+    finally:
+        supports_bfloat16.cache_clear()
