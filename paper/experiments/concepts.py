@@ -150,16 +150,21 @@ def _method(build: Build, *, closed: bool = True) -> Callable[[Trial, str], Outc
     return run
 
 
+_SMALL = {"epochs": 60, "patience": 8, "learning_rate": 3e-3, "negatives": 256}
+_LARGE = {"epochs": 45, "patience": None, "learning_rate": 1e-3, "negatives": 512}  # LDA-5k
+_QUICK = {"epochs": 20, "patience": None, "learning_rate": 1e-3, "negatives": 256}
+
+
 def network(pool: str, concat: bool) -> Build:
     """Return the network of the paper, its sizes and loss; embeddings start from standardised word vectors."""
 
     def build(data: Concepts, trial: Trial) -> BaseExpander:
         words, vectors = data.vectors
         start = (vectors - vectors.mean(0)) / vectors.std()
+        training: dict[str, Any] = (_LARGE if len(data.train) >= 4000 else _SMALL) if trial.full else _QUICK
         chosen = trial.choose(
-            epochs=45 if trial.full else 20, patience=None, learning_rate=1e-3, weight_decay=0.05, batch_size=64,
-            phi=(150, 150), rho=(150, 75), margin=1.0, query=(2, 10), negatives=256,
-        )  # fmt: skip
+            **training, weight_decay=0.05, batch_size=64, phi=(150, 150), rho=(150, 75), margin=1.0, query=(2, 10)
+        )
         return SetExpander(
             pool, concat=concat, vectors=(words, start), random_state=trial.seed, checkpoint_dir=trial.folder,
             verbose=trial.progress, **vars(chosen),
