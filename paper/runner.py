@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
@@ -147,6 +147,7 @@ def run(
     chosen, folder = get_experiment(name), Path(folder)
     label = ", ".join(f"{key}={value}" for key, value in (settings or {}).items())
     found = []
+    _commit()  # before the work: the checkout may change while it is done
     every = chosen.parts(full)
     _check(methods, chosen.methods, f"{name} has no method {{!r}}")
     _check(parts, [*every, *chosen.optional] if full else every, f"{name} has no part {{!r}} in this form")
@@ -197,10 +198,15 @@ def _check(asked: Sequence[str], known: Iterable[str], problem: str) -> None:
             raise ValueError(f"{problem.format(name)}: it has {', '.join(known)}.")
 
 
-def _commit() -> str:
-    """Return the commit of the checkout, "" outside one."""
-    done = subprocess.run(
-        ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return done.stdout.strip()
+@cache
+def _commit(package: Path = Path(__file__).parent) -> str:
+    """Return the commit of the code when first asked, "-dirty" where the code differs; "" outside a checkout.
+
+    Results do not count: every run writes some.
+    """
+
+    def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", "-C", str(package), *arguments], capture_output=True, text=True, check=False)
+
+    changed = git("diff", "--quiet", "HEAD", "--", ".", "../src").returncode == 1
+    return git("rev-parse", "--short=12", "HEAD").stdout.strip() + "-dirty" * changed

@@ -1,6 +1,7 @@
 """Running experiments: what is run, what is recorded, what is resumed."""
 
 import json
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import paper
 from paper import Measure, Outcome
 from paper.experiments.digits_text import accuracy
+from paper.runner import _commit
 
 from .conftest import TOY, calls
 
@@ -128,3 +130,23 @@ def test_a_damaged_model_is_an_error(tmp_path):
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
     with pytest.raises(ValueError, match=r"is damaged: model\.safetensors has not the checksum"):
         paper.load_model(weights.parent)
+
+
+def test_the_commit_of_a_record_is_that_of_the_code_whatever_results_were_written(tmp_path):
+    def git(*arguments):
+        person = ("-c", "user.name=Test", "-c", "user.email=test@example.org")
+        done = subprocess.run(["git", "-C", str(tmp_path), *person, *arguments], check=True, capture_output=True)
+        return done.stdout.decode().strip()
+
+    for name in ("src", "paper", "results"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_text("first")
+    assert _commit.__wrapped__(tmp_path / "paper") == ""
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "First")
+    commit = git("rev-parse", "--short=12", "HEAD")
+    (tmp_path / "results" / "file").write_text("second")
+    assert _commit.__wrapped__(tmp_path / "paper") == commit
+    (tmp_path / "src" / "file").write_text("second")
+    assert _commit.__wrapped__(tmp_path / "paper") == f"{commit}-dirty"
