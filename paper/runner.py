@@ -30,7 +30,8 @@ PACKAGES = ("deepsets", "torch", "numpy", "scipy", "scikit-learn")
 class Record:
     """Results of one method with one seed; `parts[name]` holds its measures, extra, settings, threads and seconds.
 
-    `core_seconds` are CPU seconds: a run that waits for other processes does not add to them.
+    `processor` names the instructions that torch uses, and whether bfloat16 is among them. `core_seconds` are CPU
+    seconds: a run that waits for other processes does not add to them.
     """
 
     experiment: str
@@ -63,7 +64,8 @@ class Record:
         """Add the outcome of a part, with everything needed to repeat it."""
         times = {"seconds": round(seconds, 2), "core_seconds": round(core_seconds, 2)}
         measures = [measure._asdict() for measure in outcome.measures]
-        facts = {"threads": torch.get_num_threads(), "processor_bfloat16": supports_bfloat16()}
+        processor = torch.backends.cpu.get_cpu_capability() + " with bfloat16" * supports_bfloat16()
+        facts = {"threads": torch.get_num_threads(), "processor": processor}
         facts |= {"commit": _commit(), "settings": trial.settings}
         self.parts[part] = {**times, **facts, "measures": measures, "extra": outcome.extra}
 

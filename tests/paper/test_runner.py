@@ -5,6 +5,7 @@ import subprocess
 from dataclasses import replace
 
 import pytest
+import torch
 
 import paper
 from paper import Measure, Outcome
@@ -83,6 +84,7 @@ def test_settings_make_a_row_of_their_own_and_are_recorded(results):
     facts = json.loads((results / "toy-quick" / "lstm-gain-0-9-0.json").read_text())
     assert facts["method"] == "LSTM (gain=0.9)" and facts["parts"]["5"]["settings"] == {"gain": 0.9}
     assert facts["parts"]["5"]["threads"] >= 1 and "commit" in facts["parts"]["5"]
+    assert facts["parts"]["5"]["processor"].startswith(torch.backends.cpu.get_cpu_capability())
     values = {
         (row.method, row.data): row.value for row in paper.rows(paper.records(results)) if row.metric == "accuracy"
     }
