@@ -118,10 +118,10 @@ class SupportDistributionMachine(RegressorMixin, TableEstimator):
             about = neighbours(self.ridges, next(iter(ranked)).ridge)
             ranked = self._errors([_Choice(*k, ridge) for k in kernels for ridge in about], order, centred)
         self.choice_, self.cv_error_ = next(iter(ranked.items()))
-        inner, own = self._inner(self.choice_.octave, np.arange(len(sets)))
-        self._own, squared = own, squared_distances(inner, own, own)
+        squared, self._own = self._distances(self.choice_.octave, np.arange(len(sets)))
         self._unit = median_distance(squared)
         kernel = outer_kernel(squared, self.choice_.width, self._unit)
+        del squared
         self.dual_ = solve(kernel, centred, self.choice_.ridge)
         return self
 
@@ -141,11 +141,8 @@ class SupportDistributionMachine(RegressorMixin, TableEstimator):
     def _add_state(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
         facts["choice"] = [int(self.choice_.octave), float(self.choice_.width), float(self.choice_.ridge)]
         facts["numbers"] = [float(v) for v in (self.cv_error_, self._distance, self._unit)]
-        tensors |= {
-            "dual": torch.from_numpy(self.dual_.reshape(len(self._own), -1)),
-            "own": torch.from_numpy(self._own),
-        }
-        tensors["center"] = torch.from_numpy(np.atleast_1d(self.center_))
+        tensors["dual"] = torch.from_numpy(self.dual_.reshape(len(self._own), -1))
+        tensors["own"], tensors["center"] = torch.from_numpy(self._own), torch.from_numpy(np.atleast_1d(self.center_))
         tensors |= {"frequencies": self._frequencies, "points": torch.from_numpy(self._points[self.choice_.octave])}
 
     def _restore(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
@@ -157,11 +154,8 @@ class SupportDistributionMachine(RegressorMixin, TableEstimator):
         own, dual, center = (tensors[name].numpy() for name in ("own", "dual", "center"))
         if own.ndim != 1 or dual.shape != (len(own), self.n_outputs_) or center.shape != (self.n_outputs_,):
             raise ValueError("the arrays of the kernel regression do not fit together.")
-        self._own, self.dual_, self.center_ = (
-            own,
-            dual[:, 0] if self.flat_ else dual,
-            center[0] if self.flat_ else center,
-        )
+        self._own, self.dual_ = own, dual[:, 0] if self.flat_ else dual
+        self.center_ = center[0] if self.flat_ else center
         self._frequencies, points = tensors["frequencies"], tensors["points"].numpy()
         if self._frequencies.ndim != 2 or len(self._frequencies) != self.encoder_.numbers:
             raise ValueError("the frequencies do not fit the features.")
@@ -212,27 +206,40 @@ class SupportDistributionMachine(RegressorMixin, TableEstimator):
         inner = points @ points.T
         return inner, inner.diagonal().copy()
 
+    def _distances(self, octave: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Squared distances of the mean embeddings, (n, n), and their squared lengths, (n,)."""
+        inner, own = self._inner(octave, rows)
+        return squared_distances(inner, own, own), own
+
     # ------------------------------------------------------------------------------------------------- the choice
 
     def _errors(self, grid: list[_Choice], rows: np.ndarray, y: np.ndarray) -> dict[_Choice, float]:
         """The squared error of each choice by cross-validation on these sets, the best first."""
         found: dict[_Choice, float] = {}
-        fold = np.arange(len(rows)) % min(self.folds, len(rows))
         for octave in dict.fromkeys(c.octave for c in grid):
-            inner, own = self._inner(octave, rows)
-            squared = squared_distances(inner, own, own)
-            for width in dict.fromkeys(c.width for c in grid if c.octave == octave):
-                kernel = outer_kernel(squared, width, median_distance(squared))
-                ridges = [c.ridge for c in grid if (c.octave, c.width) == (octave, width)]
-                total = dict.fromkeys(ridges, 0.0)
-                for k in range(int(fold.max()) + 1):
-                    seen, held = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-                    among, across = kernel[np.ix_(seen, seen)], kernel[np.ix_(held, seen)]
-                    for ridge in ridges:
-                        answer = across @ solve(among, y[rows[seen]], ridge)
-                        total[ridge] += float(np.square(answer - y[rows[held]]).sum())
-                found |= {_Choice(octave, width, ridge): error / y[rows].size for ridge, error in total.items()}
+            found |= self._errors_of_octave(octave, [c for c in grid if c.octave == octave], rows, y[rows])
         return dict(sorted(found.items(), key=lambda item: item[1]))
+
+    def _errors_of_octave(
+        self, octave: int, grid: list[_Choice], rows: np.ndarray, y: np.ndarray
+    ) -> dict[_Choice, float]:
+        found: dict[_Choice, float] = {}
+        squared, _ = self._distances(octave, rows)
+        unit = median_distance(squared)
+        for width in dict.fromkeys(c.width for c in grid):
+            ridges = [c.ridge for c in grid if c.width == width]
+            errors = self._errors_of_kernel(outer_kernel(squared, width, unit), ridges, y)
+            found |= {_Choice(octave, width, ridge): error for ridge, error in zip(ridges, errors, strict=True)}
+        return found
+
+    def _errors_of_kernel(self, kernel: np.ndarray, ridges: list[float], y: np.ndarray) -> list[float]:
+        fold, total = np.arange(len(y)) % min(self.folds, len(y)), np.zeros(len(ridges))
+        for k in range(int(fold.max()) + 1):
+            seen, held = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+            among, across = kernel[np.ix_(seen, seen)], kernel[np.ix_(held, seen)]
+            for i, ridge in enumerate(ridges):
+                total[i] += float(np.square(across @ solve(among, y[seen], ridge) - y[held]).sum())
+        return (total / y.size).tolist()
 
     def _check_size(self, count: int) -> None:
         if count < 2:
@@ -250,8 +257,10 @@ class SupportDistributionMachine(RegressorMixin, TableEstimator):
 
 
 def squared_distances(inner: np.ndarray, own_a: np.ndarray, own_b: np.ndarray) -> np.ndarray:
-    """Squared distances from inner products and squared lengths."""
-    return np.maximum(own_a[:, None] + own_b - 2 * inner, 0)
+    """Squared distances from inner products, which are overwritten, and squared lengths."""
+    found = own_a[:, None] + own_b
+    found -= np.multiply(inner, 2, out=inner)
+    return np.maximum(found, 0, out=found)
 
 
 def median_distance(squared: np.ndarray) -> float:
@@ -261,12 +270,13 @@ def median_distance(squared: np.ndarray) -> float:
 
 def outer_kernel(squared: np.ndarray, width: float, unit: float) -> np.ndarray:
     """Gaussian kernel of squared distances."""
-    return np.exp(squared * (-0.5 / (width**2 * unit)))
+    kernel = squared * (-0.5 / (width**2 * unit))
+    return np.exp(kernel, out=kernel)
 
 
 def solve(kernel: np.ndarray, y: np.ndarray, ridge: float) -> np.ndarray:
     """Dual weights of ridge regression."""
-    matrix = kernel.copy()
+    matrix = kernel.copy(order="F")  # which is factorised in place; in another order it would be copied again
     matrix[np.diag_indices_from(matrix)] += ridge
     try:
         return cho_solve(cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False), y, check_finite=False)

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -116,3 +118,17 @@ def test_bad_input_is_named():
         machine.fit(X, [1, 2, np.nan, 3, 4])
     with pytest.raises(ValueError, match="members with 1 features, but SupportDistributionMachine was fitted with 2"):
         machine.fit(X, y).predict([x[:, :1] for x in X])
+
+
+def test_a_fit_needs_no_more_memory_than_its_check_says():
+    """At most four matrices of sets x sets at a time; tracemalloc counts numpy's arrays."""
+    rng, count = np.random.default_rng(0), 900
+    X, y = list(rng.normal(size=(count, 3, 1))), rng.normal(size=count)
+    model = SupportDistributionMachine(features=2, octaves=(0, 1), widths=(1, 2), ridges=(0.1, 1), random_state=0)
+    tracemalloc.start()
+    try:
+        model.fit(X, y)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert 2 * 8 * count**2 < peak < 4 * 8 * count**2
