@@ -195,8 +195,8 @@ EXPERIMENT = Experiment(
     section="4.1.2",
     methods={
         "Deep Sets": published(_deep_sets, epochs=1600, sets=8192),
-        "LSTM": published(lambda phi: Recurrent("lstm", phi, width=30, state=30, out=1), epochs=100),
-        "GRU": published(lambda phi: Recurrent("gru", phi, width=30, state=30, out=1), epochs=120),
+        "LSTM": published(lambda phi: Recurrent("lstm", phi, width=30, state=30, out=1), epochs=60),
+        "GRU": published(lambda phi: Recurrent("gru", phi, width=30, state=30, out=1), epochs=70),
         "Ours": ours,
     },
     published={("Deep Sets", "deformed M=50", "accuracy"): 0.78},  # read off the plot in the authors' notebook
