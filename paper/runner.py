@@ -31,7 +31,8 @@ class Record:
     """Results of one method with one seed; `parts[name]` holds its measures, extra, settings, threads and seconds.
 
     `processor` names the instructions that torch uses, and whether bfloat16 is among them. `core_seconds` are CPU
-    seconds: a run that waits for other processes does not add to them.
+    seconds: a run that waits for other processes does not add to them. Both times of a part that was `resumed` are
+    those of its last stretch.
     """
 
     experiment: str
@@ -165,6 +166,7 @@ def run(
                 log(f"{line}: already done ({folder / record.file})")
                 continue
             work = folder / ".work" / record.file.with_suffix("") / slug(part)
+            resumed = resume and work.exists()
             if not resume:
                 shutil.rmtree(work, ignore_errors=True)
             work.mkdir(parents=True, exist_ok=True)
@@ -177,6 +179,7 @@ def run(
                 raise ValueError(f"{method} of {name} has no setting {unread[0]!r}.")
             if outcome.measures:
                 record.add(part, outcome, trial, time.perf_counter() - start, time.process_time() - work_start)
+                record.parts[part]["resumed"] = resumed
                 record.save(folder)
             shutil.rmtree(work)
             log(f"{line}: {record.parts[part]['seconds']:.1f} s" if outcome.measures else f"{line}: does not apply")

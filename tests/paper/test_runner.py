@@ -34,7 +34,7 @@ def test_an_interrupted_run_keeps_its_finished_parts_and_its_checkpoint(tmp_path
         paper.run("toy", tmp_path, methods=["Falls"], seeds=[0])
     assert list(paper.records(tmp_path)[0].parts) == ["5"]
     (record,) = paper.run("toy", tmp_path, methods=["Falls"], seeds=[0], resume=True)
-    assert list(record.parts) == ["5", "10"]
+    assert [(part, facts["resumed"]) for part, facts in record.parts.items()] == [("5", False), ("10", True)]
     assert not list((tmp_path / ".work").rglob("checkpoint"))
 
 
