@@ -1,6 +1,6 @@
 """Point clouds: ModelNet40 (Wu et al. 2015), and samples of eight generated surfaces."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +10,6 @@ from . import cache_folder, data_folder
 
 SOURCE = "https://modelnet.cs.princeton.edu"
 PACKED = "modelnet40_1024pts.npz"
-
 UNPACKED = "modelnet40_5000pts.npz"
 MESHES = "ModelNet40"
 
@@ -26,37 +25,39 @@ class Clouds(NamedTuple):
 
 
 def load(folder: str | Path | None = None, points: int = 1024, seed: int = 0) -> Clouds:
-    """Read the first form found in the folder (default `$DEEPSETS_DATA/modelnet40`) that has enough points.
+    """Read the first form found in the folder that has enough points.
+
+    By default in `$DEEPSETS_DATA/modelnet40`, then in `modelnet40` of the user's cache.
 
     >>> clouds = load(points=1000)  # doctest: +SKIP
     >>> clouds.x_test.shape  # doctest: +SKIP
     (2468, 1000, 3)
 
-    Forms: `modelnet40_1024pts.npz`; `modelnet40_5000pts.npz`, which `unpack_5000.py` beside the data writes, there or
-    in the user's cache; meshes `ModelNet40/CLASS/train/*.off` (or `.ply`), points drawn in proportion to area.
+    Forms: `modelnet40_1024pts.npz`; `modelnet40_5000pts.npz`, which `unpack_5000.py` beside the data writes;
+    meshes `ModelNet40/CLASS/train/*.off` (or `.ply`), points drawn in proportion to area.
     """
-    folder = data_folder() / "modelnet40" if folder is None else Path(folder)
-    if form := _form(folder, points):
+    folders = _folders() if folder is None else [Path(folder)]
+    if form := _form(folders, points):
         return form[1](form[0], points, seed)
     raise FileNotFoundError(
-        f"no clouds of {points} points in {folder}: expected {PACKED} (up to 1024 points), {UNPACKED} (5000) or the "
-        f"meshes {MESHES}/CLASS/train/*.off of {SOURCE} (any number)."
+        f"no clouds of {points} points in {' or '.join(map(str, folders))}: expected {PACKED} (up to 1024 points), "
+        f"{UNPACKED} (5000) or the meshes {MESHES}/CLASS/train/*.off of {SOURCE} (any number)."
     )
 
 
 def has_points(points: int) -> bool:
     """Return whether clouds of so many points can be read."""
-    return _form(data_folder() / "modelnet40", points) is not None
+    return _form(_folders(), points) is not None
 
 
-def _form(folder: Path, points: int) -> tuple[Path, Callable[[Path, int, int], Clouds]] | None:
-    forms: list[tuple[Path, float, Callable[[Path, int, int], Clouds]]] = [
-        (folder / PACKED, 1024, _packed),
-        (folder / UNPACKED, 5000, _packed),
-        (cache_folder() / "modelnet40" / UNPACKED, 5000, _packed),
-        (folder / MESHES, float("inf"), _meshes),
-    ]
-    return next(((path, read) for path, most, read in forms if path.exists() and points <= most), None)
+def _folders() -> list[Path]:
+    return [folder / "modelnet40" for folder in dict.fromkeys([data_folder(), cache_folder()])]
+
+
+def _form(folders: Sequence[Path], points: int) -> tuple[Path, Callable[[Path, int, int], Clouds]] | None:
+    forms = ((PACKED, 1024, _packed), (UNPACKED, 5000, _packed), (MESHES, float("inf"), _meshes))
+    found = ((folder / name, read) for folder in folders for name, most, read in forms if points <= most)
+    return next(((path, read) for path, read in found if path.exists()), None)
 
 
 def _packed(path: Path, points: int, seed: int) -> Clouds:

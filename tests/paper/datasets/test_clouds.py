@@ -80,3 +80,5 @@ def test_clouds_of_5000_points_are_found_in_the_folder_or_the_cache(tmp_path, mo
     np.savez(tmp_path / "deepsets" / "modelnet40" / modelnet40.UNPACKED, **arrays)
     assert modelnet40.has_points(5000) and not modelnet40.has_points(5001)
     assert modelnet40.load(points=3000).x_test.shape == (2, 3000, 3)
+    with pytest.raises(FileNotFoundError, match=r"no clouds of 3000 points in .*elsewhere: expected"):
+        modelnet40.load(tmp_path / "elsewhere", points=3000)
