@@ -101,7 +101,8 @@ def train(
         Keep an exponential moving average of the weights, of which this share is kept at each step (such as 0.998);
         the model ends with the average. 0: no average.
     autocast : torch.dtype, optional
-        Such as ``torch.bfloat16``: compute the training loss in mixed precision. Weights stay as they are.
+        Such as ``torch.bfloat16``: compute the training loss in mixed precision. Weights stay as they are. Processors
+        without bfloat16 (`torch.cpu.get_capabilities`) emulate it, tens of times slower than float32.
     device : str or torch.device, optional
         Where to train: model and batches are moved there. "auto": CUDA if there is one, else the CPU. By default
         where the weights are.
