@@ -4,6 +4,7 @@ Everything is computed from the rows of the report. A claim whose rows have not 
 """
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -59,6 +60,16 @@ class Scores:
         """Return the mean over seeds; NaN where nothing was measured."""
         row = self.rows.get((method, data, metric))
         return math.nan if row is None else row.value
+
+    def paired(self, one: str, other: str, data: str, metric: str) -> tuple[float, float]:
+        """Return the means of two methods over the seeds that both have, for experiments whose seeds draw the data."""
+        rows = [self.rows.get((method, data, metric)) for method in (one, other)]
+        found = [{} if row is None else row.by_seed for row in rows]
+        common = found[0].keys() & found[1].keys()
+        if not common:
+            return math.nan, math.nan
+        first, second = (statistics.fmean(values[seed] for seed in common) for values in found)
+        return first, second
 
     def uncertain(self, one: str, other: str, data: str, metric: str) -> bool:
         """Return whether two means differ by less than their deviations over seeds, or have no deviations."""

@@ -5,7 +5,7 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from typing import NamedTuple
 
@@ -36,6 +36,8 @@ class Row:
         What differs from the paper's protocol.
     seconds : float
         Mean duration of a run.
+    by_seed : dict of int to float
+        The value of each seed.
 
     """
 
@@ -50,6 +52,7 @@ class Row:
     protocol: str
     reductions: list[str]
     seconds: float
+    by_seed: dict[int, float] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -72,7 +75,9 @@ def rows(found: Iterable[Record]) -> list[Row]:
         paper = get_experiment(name).published.get((method, data, metric))
         seconds = statistics.fmean(seconds for _, seconds, _ in entries)
         mean, reductions = statistics.fmean(values), entries[0][2].reductions
-        out.append(Row(name, data, method, metric, mean, std, len(values), paper, protocol, reductions, seconds))
+        by_seed = {record.seed: value for value, _, record in entries}
+        row = Row(name, data, method, metric, mean, std, len(values), paper, protocol, reductions, seconds, by_seed)
+        out.append(row)
     return out
 
 

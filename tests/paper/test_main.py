@@ -23,7 +23,7 @@ def mine(trial, part):
 def test_the_commands(results):
     run = CliRunner().invoke(app, ["report", "--results", str(results), "--json"])
     rows = json.loads(run.stdout)
-    wanted = "experiment data method metric value std seeds paper protocol reductions seconds".split()
+    wanted = "experiment data method metric value std seeds paper protocol reductions seconds by_seed".split()
     assert len(rows) == 8 and list(rows[0]) == wanted
     listed = CliRunner().invoke(app, ["list"])
     assert listed.exit_code == 0 and "toy" in listed.stdout

@@ -1,5 +1,8 @@
 """Headline rows and claims: computed from rows, never from text."""
 
+import math
+from dataclasses import replace
+
 import paper
 from paper.report.scoreboard import Headline, Scores, beats, reaches, scoreboard
 from paper.report.tables import Row
@@ -46,3 +49,15 @@ def test_every_claim_of_every_experiment_is_decided_by_its_rows():
         assert about.headlines and about.claims and about.notes
         for text, check in about.claims:
             assert text and check(Scores([])).word == "not tested"  # nothing is claimed without rows
+
+
+def test_methods_are_compared_on_the_data_of_the_seeds_that_both_have():
+    """A seed with hard data must not count against the one method that has it."""
+    one = replace(row("Deep Sets", "a", "mse", 0.5), by_seed={0: 0.1, 1: 0.9})
+    other = replace(row("SDM", "a", "mse", 0.3), by_seed={0: 0.3, 2: 0.4})
+    assert Scores([one, other]).paired("Deep Sets", "SDM", "a", "mse") == (0.1, 0.3)
+    assert all(map(math.isnan, Scores([one]).paired("Deep Sets", "SDM", "a", "mse")))
+    task = "random-d32 N=8192"
+    found = [replace(r, data=task, experiment="popstats") for r in (one, other)]
+    check = paper.get_experiment("popstats").claims[1].check
+    assert check(Scores(found)) == (True, f"{task}: 0.33 times the error of SDM")
