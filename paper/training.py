@@ -120,7 +120,7 @@ def train_by_steps(
 def supports_bfloat16() -> bool:
     """Return whether the processor multiplies in bfloat16, and torch can make it do so.
 
-    Other processors emulate it, 30 to 70 times slower than float32 (AVX2). Whether torch can is tried in a process of
+    Other processors emulate it, 30 to 80 times slower than float32 (AVX2). Whether torch can is tried in a process of
     its own: on some virtual machines whose processor has AMX, it fails with "could not create a primitive", or the
     process ends with an illegal instruction.
     """
