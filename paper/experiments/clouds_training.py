@@ -123,22 +123,14 @@ def stretched(batch: Tensor, strength: float = 0.4) -> Tensor:
     return batch * up_to(math.log(1.5)).exp() + up_to(0.2)
 
 
-def turned(batch: Tensor, done: float = 0.0) -> Tensor:
-    """Turn clouds about the z-axis, by less and less, and scale them by U(0.8, 1/0.8) as in the paper; (B, n, 3)."""
-    angle = (torch.rand(len(batch)) * 2 - 1) * torch.pi * (1 - done)
-    scale = torch.empty(len(batch)).uniform_(0.8, 1 / 0.8)
-    cos, sin, zero = scale * angle.cos(), scale * angle.sin(), torch.zeros_like(angle)
-    return batch @ torch.stack([cos, sin, zero, -sin, cos, zero, zero, zero, scale], dim=1).view(-1, 3, 3)
-
-
 def subset(done: float, most: int) -> int:
     """Return how many points a cloud has in training: few at first, more until 95 %, then all; at least 100."""
     return min(most, max(100, most // 8 if done < 0.6 else most // 4 if done < 0.95 else most))
 
 
 def sparse(done: float, most: int) -> int:
-    """For wide networks: 100 points until 60 %, 200 until 90 %, then 800, at the very end 3,000."""
-    return min(most, 100 if done < 0.6 else 200 if done < 0.9 else 800 if done < 0.985 else 3000)
+    """For wide networks: 100 points until 60 %, 200 until 88 %, then 800, in the last 3 % of the steps 2,500."""
+    return min(most, 100 if done < 0.6 else 200 if done < 0.88 else 800 if done < 0.97 else 2500)
 
 
 def whole(done: float, most: int) -> int:
