@@ -26,8 +26,8 @@ from .clouds_training import (
     pooling_only,
     published,
     quick,
-    sparse,
     train,
+    up_to_1000,
     up_to_2500,
 )
 
@@ -83,7 +83,7 @@ def _network(build: Callable[..., nn.Module], full: bool, part: str) -> nn.Modul
 
 PUBLISHED = Recipe(published, epochs=80, rate=3e-3, optimizer=MuonAdamW)
 MODERN = partial(Recipe, rate=6e-3, weight_decay=0.05, smoothing=0.2, moves=fading, average=0.998, optimizer=MuonAdamW)
-LARGE = MODERN(partial(published, width=512), epochs=40, sizes=sparse)
+LARGE = MODERN(partial(published, width=512), epochs=40, rate=4e-3, sizes=up_to_1000)
 
 # Changes of the layers that appendix H speaks of, each with the same few epochs.
 VARIANTS: dict[str, dict[str, Any]] = {

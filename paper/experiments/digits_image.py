@@ -120,8 +120,8 @@ def _train(
     is made once, from weak to strong; of these, the strongest are left out one by one, until three tenths are left at
     the end. `sets` sets of 1 to 10 images are drawn. The loss sees the sets and their sums, never a digit.
     """
-    settings = {"weight_decay": 0.0, "drop": 0.0, "pool": 128, "sets": 256, "copies": 0, "optimizer": None}
-    settings |= vars(chosen)
+    defaults: dict[str, Any] = {"weight_decay": 0.0, "drop": 0.0, "pool": 128, "sets": 256, "copies": 0}
+    settings = defaults | {"optimizer": None} | vars(chosen)
     copies = settings["copies"]
     if copies:
         weak, strong = chosen.amount

@@ -27,10 +27,10 @@ from paper.experiments.clouds_training import (
     nearly_whole,
     pooling_only,
     published,
-    sparse,
     still,
     stretched,
     subset,
+    up_to_1000,
 )
 
 TWO = Sets.from_list([torch.randn(size, 3, generator=torch.Generator().manual_seed(size)) for size in (30, 12)])
@@ -118,7 +118,7 @@ def test_more_points_than_a_cloud_has_are_refused():
 @given(st.floats(0, 1, exclude_max=True), st.sampled_from([100, 300, 1000, 5000]), st.integers(0, 1000))
 def test_a_step_sees_100_points_or_more_and_never_more_than_there_are(done, most, seed):
     torch.manual_seed(seed)
-    sizes = [rule(done, most) for rule in (subset, any_size, sparse)]
+    sizes = [rule(done, most) for rule in (subset, any_size, up_to_1000)]
     assert all(100 <= size <= most for size in sizes)
     assert nearly_whole(done, most) in (most // 4, most)
     assert [subset(share, 1000) for share in (0.1, 0.7, 0.97)] == [125, 250, 1000] and subset(0.1, 100) == 100
@@ -152,7 +152,7 @@ def test_generated_clouds_lie_in_the_unit_sphere_and_differ_between_parts():
     assert not np.allclose(data.x_train, data.x_test)
 
 
-def test_5000_points_have_a_wider_network_and_few_points_until_late(tmp_path, monkeypatch):
+def test_5000_points_have_a_wider_network_trained_on_up_to_1000_of_them(tmp_path, monkeypatch):
     monkeypatch.setattr(clouds, "clouds", lambda full, points: generate(train=8, test=2, points=128))
     seen = []
     adamax = type("Adamax", (torch.optim.Adamax,), {"step": lambda self: seen.append(len(self.param_groups))})
@@ -161,7 +161,7 @@ def test_5000_points_have_a_wider_network_and_few_points_until_late(tmp_path, mo
     assert seen == [2] and 0 <= row.value <= 1
     assert {tuple(p.shape) for p in recipe.build(4).parameters() if p.ndim == 2} == {(512, 3), (512, 512), (4, 512)}
     assert clouds.LARGE.moves is fading and clouds.LARGE.optimizer is clouds.MuonAdamW
-    assert [clouds.LARGE.sizes(done, 5000) for done in (0.1, 0.7, 0.9, 0.99)] == [100, 200, 800, 2500]
+    assert [clouds.LARGE.sizes(done, 5000) for done in (0.1, 0.7, 0.9, 0.99)] == [125, 250, 250, 1000]
 
 
 def test_stretching_fades_until_it_is_that_of_the_votes():
