@@ -93,7 +93,9 @@ class EdgeConvolution(nn.Module):
     def forward(self, x: Tensor, near: Tensor) -> Tensor:
         """(N, in), (N, 1 + k) -> (N, out)."""
         edge = self.edge(x)
-        return self.member(x) + edge[near].amax(1) - edge
+        if edge.dtype == torch.bfloat16:  # autocast: the maximum over bags of bfloat16 is slow
+            edge = edge.float()
+        return self.member(x) + F.embedding_bag(near, edge, mode="max") - edge
 
 
 class DescribedGraphNet(nn.Module):

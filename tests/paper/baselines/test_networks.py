@@ -64,8 +64,14 @@ def test_too_few_members_for_a_graph_are_refused():
 
 def test_convolutions_on_the_graph_equal_the_plain_loop():
     torch.manual_seed(0)
-    x, near = torch.randn(42, 4, dtype=torch.float64), neighbours(TWO, 8)
+    x, near = torch.randn(42, 4, dtype=torch.float64, requires_grad=True), neighbours(TWO, 8)
     mean, edge = GraphConvolution(4, 5).double(), EdgeConvolution(4, 5).double()
     assert_close(mean(x, near), torch.stack([mean.map(x[rows].mean(0)) for rows in near]))
     slow = [edge.member(x[i]) + edge.edge(x[rows] - x[i]).amax(0) for i, rows in enumerate(near)]
     assert_close(edge(x, near), torch.stack(slow))
+    weight = torch.randn(len(near), 5, dtype=x.dtype)
+    fast, wanted = (
+        torch.autograd.grad((found * weight).sum(), [x, *edge.parameters()])
+        for found in (edge(x, near), torch.stack(slow))
+    )
+    assert_close(fast, wanted)
