@@ -129,7 +129,7 @@ def subset(done: float, most: int) -> int:
 
 
 def up_to_1000(done: float, most: int) -> int:
-    """As for 1000 points, for a wide network that is asked about 5,000: more of them hardly change its answers."""
+    """As for 1000 points, for a wide network that is asked about 5,000: more hardly change its accuracy."""
     return subset(done, min(most, 1000))
 
 

@@ -75,3 +75,5 @@ def test_convolutions_on_the_graph_equal_the_plain_loop():
         for found in (edge(x, near), torch.stack(slow))
     )
     assert_close(fast, wanted)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_close(edge.float()(x.float(), near), torch.stack(slow).float(), rtol=0.05, atol=0.05)
