@@ -150,9 +150,9 @@ def _method(build: Build, *, closed: bool = True) -> Callable[[Trial, str], Outc
     return run
 
 
-_SMALL = {"epochs": 60, "patience": 8, "learning_rate": 3e-3, "negatives": 256}
-_LARGE = {"epochs": 45, "patience": None, "learning_rate": 1e-3, "negatives": 512}  # LDA-5k
-_QUICK = {"epochs": 20, "patience": None, "learning_rate": 1e-3, "negatives": 256}
+_SMALL = {"epochs": 60, "patience": 8, "learning_rate": 3e-3, "negatives": 256, "average_weights": 0.0}
+_LARGE = {"epochs": 45, "patience": None, "learning_rate": 1e-3, "negatives": 512, "average_weights": 0.998}  # LDA-5k
+_QUICK = {"epochs": 20, "patience": None, "learning_rate": 1e-3, "negatives": 256, "average_weights": 0.0}
 
 
 def network(pool: str, concat: bool) -> Build:

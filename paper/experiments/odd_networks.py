@@ -86,6 +86,9 @@ class Verdict(SetLayer):
 
     >>> Verdict(10)(Sets.from_list([torch.randn(16, 10), torch.randn(5, 10)])).values.shape
     torch.Size([21, 1])
+
+    It computes in float32 also where a network is trained in bfloat16: what all scores of a set have in common does not
+    count, so it may grow to thousands, and rounding it would leave nothing of their differences.
     """
 
     def __init__(self, traits: int) -> None:
@@ -96,8 +99,10 @@ class Verdict(SetLayer):
 
     def forward(self, sets: Sets) -> Sets:
         """Map log-odds (N, K) to scores (N, 1)."""
-        rule = self.rule(sets)
-        return rule.with_values(rule.values + self.rest(sets).values)
+        with torch.autocast(sets.values.device.type, enabled=False):
+            sets = sets.map(Tensor.float)
+            rule = self.rule(sets)
+            return rule.with_values(rule.values + self.rest(sets).values)
 
 
 def ours(side: int, traits: int = 128) -> SetSequential:

@@ -60,7 +60,7 @@ class SetExpander(BaseExpander):
         Negatives per step, drawn from the vocabulary, the same for all sets of the batch.
     epochs : int, optional
         Passes over the sets; by default 40, or as many as give 300 steps.
-    batch_size, learning_rate, weight_decay, checkpoint_dir
+    batch_size, learning_rate, weight_decay, average_weights, checkpoint_dir
         See `deepsets.train.train`.
     patience : int, default=10
         Epochs without a better mean log rank on the validation sets until training stops; the best weights are kept.
@@ -104,6 +104,7 @@ class SetExpander(BaseExpander):
         batch_size: int = 64,
         learning_rate: float = 3e-3,
         weight_decay: float = 0.05,
+        average_weights: float = 0.0,
         patience: int | None = 10,
         random_state: int = 0,
         checkpoint_dir: str | Path | None = None,
@@ -126,6 +127,7 @@ class SetExpander(BaseExpander):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.average_weights = average_weights
         self.patience = patience
         self.random_state = random_state
         self.checkpoint_dir = checkpoint_dir
@@ -164,6 +166,7 @@ class SetExpander(BaseExpander):
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
+            average_weights=self.average_weights,
             validation=held,
             patience=self.patience,
             seed=self.random_state,

@@ -188,6 +188,17 @@ def test_validation_sets_stop_the_training():
     assert "validation" in expander.history_[0]
 
 
+def test_averaged_weights_are_those_of_the_trainer():
+    sets = [["oak", "elm", "fir", "ash"], ["lion", "puma", "lynx", "cat"]]
+    last, mean = (SetExpander(epochs=5, average_weights=share).fit(sets) for share in (0.0, 0.9))
+    differences = [
+        (a - b).abs().max() for a, b in zip(last.network_.parameters(), mean.network_.parameters(), strict=True)
+    ]
+    assert max(differences) > 0
+    with pytest.raises(ValueError, match=r"average_weights is a share .* found 1.5"):
+        SetExpander(epochs=5, average_weights=1.5).fit(sets)
+
+
 def test_new_rows_are_scored_without_fitting_again():
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(6, 4))

@@ -15,7 +15,7 @@ from deepsets.testing import assert_equivariant
 from paper import Record, Trial
 from paper.datasets.celeba import moved, odd_sets, pairs, pool_for
 from paper.experiments import odd_one_out
-from paper.experiments.odd_networks import Traits, ours, pooled, published, without_encoder
+from paper.experiments.odd_networks import Traits, Verdict, ours, pooled, published, without_encoder
 from paper.experiments.odd_one_out import figure
 from paper.report.scoreboard import Scores
 from paper.report.tables import Row
@@ -89,6 +89,17 @@ def test_the_score_of_a_member_is_the_likelihood_that_it_alone_lacks_two_traits(
 
     slow = torch.stack([likelihood(i).log() - likelihood(None).log() for i in range(5)]) + layer.bias
     assert_close(layer(Sets.from_list([t])).values[:, 0], slow)
+
+
+def test_scores_are_not_rounded_where_a_network_is_trained_in_bfloat16():
+    torch.manual_seed(0)
+    layer, sets = Verdict(6).eval(), Sets.from_list([torch.randn(16, 6)])
+    nn.init.constant_(layer.rule.bias, 3000.0)  # bfloat16 has steps of 16 here
+    expected = layer(sets).values
+    with torch.autocast("cpu", torch.bfloat16):
+        found = layer(sets).values
+    assert found.dtype == torch.float32 and len(found.unique()) == 16
+    assert_close(found, expected)
 
 
 @pytest.mark.parametrize("build", [published, ours])
