@@ -81,15 +81,30 @@ def published(build: Callable[[nn.Module], nn.Module], **training: Any) -> Calla
 
 
 class Pixels(nn.Module):
-    """Standardise pixels of 0 to 1 by the mean and deviation of MNIST, about 0.13 and 0.31."""
+    """Smooth images of `side` x `side` pixels of 0 to 1, and standardise them by the mean and deviation of MNIST.
+
+    >>> Pixels(28)(torch.rand(5, 28, 28)).shape
+    torch.Size([5, 784])
+
+    Each pixel becomes the mean of those around it, with the weights of a Gaussian whose deviation is one pixel in 28;
+    around the image all is 0. Smoothed pixels have a mean of about 0.13 and a deviation of about 0.25.
+    """
+
+    weights: Tensor
+
+    def __init__(self, side: int) -> None:
+        super().__init__()
+        places = torch.arange(side) * (28 / side)
+        weights = (-((places[:, None] - places) ** 2) / 2).exp()
+        self.register_buffer("weights", weights / weights[side // 2].sum(), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(N, H, W) -> (N, H W)."""
-        return (images.flatten(1) - 0.13) / 0.31
+        """(N, side, side) -> (N, side²)."""
+        return ((self.weights @ images @ self.weights).flatten(1) - 0.13) / 0.25
 
 
 def _encoder(side: int) -> nn.Sequential:
-    return nn.Sequential(Pixels(), mlp(side**2, 300, 100, 30, activation=nn.Tanh), nn.Tanh())
+    return nn.Sequential(Pixels(side), mlp(side**2, 300, 100, 30, activation=nn.Tanh), nn.Tanh())
 
 
 def _deep_sets(phi: nn.Module) -> DeepSet:
