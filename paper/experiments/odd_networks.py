@@ -106,12 +106,16 @@ class Verdict(SetLayer):
 
 
 def ours(side: int, traits: int = 128) -> SetSequential:
-    """Residual convolutions to the log-odds of traits, and the one that lacks two of them."""
+    """Residual convolutions to the log-odds of traits, and the one that lacks two of them.
+
+    Faces are aligned, so what a trait is read from has its place: there are weights for each of 4 x 4 parts of a face.
+    """
     if side == 8:
         encoder = nn.Sequential(*_conv(1, 32, pool=2), *_conv(32, 64), nn.Flatten(), nn.Linear(1024, 32))
         return SetSequential(encoder, Verdict(32))
     layers = [*_conv(3, 32, stride=2), _Residual(32), *_conv(32, 64, pool=2), _Residual(64)]
-    layers += [*_conv(64, 128, pool=2), _Residual(128), *_conv(128, 256), *_end(256, traits)]
+    layers += [*_conv(64, 128, pool=2), _Residual(128), *_conv(128, 256), nn.AdaptiveAvgPool2d(4)]
+    layers += [nn.Flatten(), nn.Dropout(0.4), nn.Linear(256 * 4 * 4, traits)]
     network = nn.Sequential(*layers).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return SetSequential(network, Verdict(traits))
 
@@ -121,10 +125,6 @@ def _conv(inputs: int, outputs: int, stride: int = 1, pool: int = 1) -> list[nn.
     largest = [nn.MaxPool2d(pool)] if pool > 1 else []
     convolution = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
     return [convolution, *largest, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
-
-
-def _end(width: int, out: int) -> list[nn.Module]:
-    return [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.2), nn.Linear(width, out)]
 
 
 class _Residual(nn.Module):

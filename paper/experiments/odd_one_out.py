@@ -196,7 +196,9 @@ def _at_chance(scores: Scores) -> Verdict:
     return Verdict(max(test, seen) < 0.08, f"test {100 * test:.1f} %, training {100 * seen:.1f} %")
 
 
-OURS = partial(method, ours, sets=1536, rate=3e-3, weight_decay=0.05, average=0.995, small_first=True)
+OURS = partial(
+    method, ours, sets=1536, rate=8e-3, weight_decay=0.05, average=0.995, optimizer=MuonAdamW, small_first=True
+)
 
 EXPERIMENT = Experiment(
     name="odd-one-out",
@@ -205,7 +207,7 @@ EXPERIMENT = Experiment(
     methods={
         "Set pooling": method(pooled, 1, sets=512, rate=1e-3),
         "Deep Sets": method(published, 40, sets=512, rate=8e-3, average=0.99, optimizer=MuonAdamW),
-        "Ours": OURS(epochs=60),
+        "Ours": OURS(epochs=48),
         "Ours, sigmoid": OURS(epochs=15, odd=SOME),
     },
     published={
