@@ -13,7 +13,7 @@ import torch
 from deepsets.nn import DeepSet, SetSequential, Standardize
 from deepsets.sets import Sets
 
-from ..datasets.clouds import Clouds, clouds
+from ..datasets.clouds import Clouds, clouds, load
 from ..experiment import new_figure
 from ..runner import Record
 
@@ -85,11 +85,12 @@ def units(records: Sequence[Record]) -> Any:
 
 
 def critical(records: Sequence[Record]) -> Any:
-    """Draw some test clouds, the points that win the maximum in red."""
-    if (data := _data(records)) is None:
+    """Draw some test clouds, the points that win the maximum in red: of the clouds that these were found in."""
+    found = _extra(records).get("critical", {})
+    if (data := _data(records, 1 + max((max(points) for points in found.values()), default=0))) is None:
         return _draw([])
     row: list[Panel] = []
-    for number, points in _extra(records).get("critical", {}).items():
+    for number, points in found.items():
         cloud, name = data.x_test[int(number)], data.classes[data.y_test[int(number)]]
         row.append((f"{name}\n{len(points)} of {len(cloud)}", [(cloud, "0.8"), (cloud[points], "C3")]))
     return _draw([row])
@@ -112,9 +113,10 @@ def _draw(rows: Sequence[Sequence[Panel]]) -> Any:
     return figure
 
 
-def _data(records: Sequence[Record]) -> Clouds | None:
+def _data(records: Sequence[Record], points: int = 0) -> Clouds | None:
+    """Return the clouds whose points have numbers below 1024, or those with 5000; None where they cannot be read."""
     try:
-        return clouds(records[0].full, 1000)
+        return load(points=1024 if points <= 1024 else 5000) if records[0].full else clouds(False, 0)
     except FileNotFoundError:
         return None
 

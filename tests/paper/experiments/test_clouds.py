@@ -218,6 +218,25 @@ def test_figures_show_classes_units_and_winners():
     assert titles[0].startswith("sphere") and titles[0].endswith("of 128") and len(titles) == figures.SHOWN
 
 
+def test_winners_are_shown_in_the_clouds_that_they_were_found_in(monkeypatch):
+    """A record of clouds of 5000 points may be read where only those of 1024 are."""
+    pytest.importorskip("matplotlib")
+    asked = []
+
+    def load(points):
+        asked.append(points)
+        if points > 1024:
+            raise FileNotFoundError
+        return generate(train=1, test=1, points=points)
+
+    monkeypatch.setattr(figures, "load", load)
+    for last, number in ((1023, 1), (1066, 0)):
+        parts = {"modelnet40-1000": {"extra": {"units": {"layer 1": []}, "critical": {"0": [3, last]}}}}
+        drawn = figures.critical([Record("clouds", True, "Deep Sets", 0, "", [], parts=parts)])
+        assert len(drawn.axes) == number
+    assert asked == [1024, 5000] and "not available" in drawn.texts[0].get_text()
+
+
 def test_clouds_keep_their_place_in_a_record():
     cloud = np.random.default_rng(0).uniform(-1, 1, size=(9, 3))
     assert np.abs(figures._unpack(figures._pack(cloud)) - cloud).max() < 1 / 127

@@ -1,7 +1,9 @@
 """RESULTS.md and report.html: made of the records alone."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +67,15 @@ def test_the_report_begins_with_the_scoreboard_and_the_claims(results, toy):
     assert "| A <toy> | Deep Sets beats LSTM | **holds** | in all 1 comparisons;" in text
     assert text.index("## Scoreboard") < text.index("## Claims") < text.index("# Details")
     assert 'class="holds">holds<' in page and "prefers-color-scheme: dark" in page and "overflow-x: auto" in page
+
+
+def test_the_readme_counts_rows_and_claims_as_the_results_do():
+    root = Path(paper.__file__).parents[1]
+    readme, results = (" ".join((root / name).read_text().split()) for name in ("README.md", "RESULTS.md"))
+    level, rows = re.search(r"(\d+) of (\d+) headline rows with a published number", results).groups()
+    claims, hold, fail = re.search(r"Of (\d+) claims (\d+) hold, (\d+) fail", results).groups()
+    assert f"in {level} of {rows} headline rows on the same data" in readme
+    assert f"of {claims} claims {hold} hold, {fail} fail" in readme
 
 
 def test_lines_are_in_natural_order_and_long_tables_are_folded(results, toy):
