@@ -177,8 +177,7 @@ class SetExpander(BaseExpander):
         self._scorer = None
 
     def _check_settings(self, sets: Sets) -> None:
-        wanted = {"pool": ("sum", "max"), "loss": ("margin", "softmax")}
-        for name, allowed in wanted.items():
+        for name, allowed in (("pool", ("sum", "max")), ("loss", ("margin", "softmax"))):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}; found {getattr(self, name)!r}.")
         if not (0 if self.n_context_ else 1) <= self.query[0] <= self.query[1]:
@@ -236,10 +235,8 @@ class SetExpander(BaseExpander):
         # spaced ones where a large set would need more than _FIT_SCORES scores.
         count = len(self.vocabulary_)
         some = min(count, _FIT_SCORES // len(others))
-        if some == count:
-            found = self._all(others, z)
-        else:
-            found = self._score_some(others, np.linspace(0, count - 1, some).astype(np.int64), z)
+        spaced = np.linspace(0, count - 1, some).astype(np.int64)
+        found = self._all(others, z) if some == count else self._score_some(others, spaced, z)
         total = logsumexp(found.astype(np.float64), axis=1) + np.log(count / some)
         return super()._member_fits(others, members, z) - total
 
