@@ -85,7 +85,7 @@ def units(records: Sequence[Record]) -> Any:
 
 
 def critical(records: Sequence[Record]) -> Any:
-    """Draw some test clouds, the points that win the maximum in red: of the clouds that these were found in."""
+    """Draw some test clouds, the points that win the maximum in red."""
     found = _extra(records).get("critical", {})
     if (data := _data(records, 1 + max((max(points) for points in found.values()), default=0))) is None:
         return _draw([])
@@ -114,7 +114,7 @@ def _draw(rows: Sequence[Sequence[Panel]]) -> Any:
 
 
 def _data(records: Sequence[Record], points: int = 0) -> Clouds | None:
-    """Return the clouds whose points have numbers below 1024, or those with 5000; None where they cannot be read."""
+    """Return clouds of 1024 points, or of 5000 where more are needed; None where they cannot be read."""
     try:
         return load(points=1024 if points <= 1024 else 5000) if records[0].full else clouds(False, 0)
     except FileNotFoundError:
