@@ -151,8 +151,18 @@ def test_a_face_and_its_mirror_image_have_one_code():
     torch.manual_seed(0)
     encoder, _ = without_encoder(published(48).eval())
     faces = torch.randn(3, 3, 48, 48)
-    assert_close(odd_one_out._code(encoder, faces), odd_one_out._code(encoder, faces.flip(3)))
+    assert_close(odd_one_out._code(encoder, faces, (48,)), odd_one_out._code(encoder, faces.flip(3), (48,)))
     assert not torch.allclose(encoder(faces), encoder(faces.flip(3)))
+
+
+def test_the_code_of_a_face_is_the_mean_over_its_sizes():
+    faces = torch.full((2, 3, 48, 48), 5.0)
+
+    def pixels_and_value(images):
+        return torch.stack([torch.tensor([images.shape[3], *images[0, 0, 0, :1]])] * len(images))
+
+    code = odd_one_out._code(pixels_and_value, faces, (40, 48, 56, 64))  # type: ignore[arg-type]
+    assert_close(code, torch.tensor([[52.0, 5.0]] * 2))
 
 
 # ------------------------------------------------------------------------------------------------------------- protocol
