@@ -14,7 +14,8 @@ import torch
 
 from paper import Trial
 from paper.datasets import clouds
-from paper.experiments.clouds_training import Recipe, accuracy, published, train
+from paper.experiments.clouds_networks import published
+from paper.experiments.clouds_training import Recipe, accuracy, train
 from paper.training import MuonAdamW
 
 from .results import data_folder
@@ -37,6 +38,6 @@ def run() -> list[dict[str, object]]:
         with tempfile.TemporaryDirectory() as folder:
             train(model, recipe, data._replace(**split), POINTS, Trial(True, 0, Path(folder)))
         seconds = time.process_time() - start
-        found = accuracy(model, data._replace(**split), POINTS, seed=0)
+        found = accuracy(model, recipe, data._replace(**split), POINTS, seed=0)
         rows.append({"optimizer": name, "epochs": EPOCHS, "held-out accuracy": found, "core seconds": seconds})
     return rows

@@ -48,18 +48,25 @@ class Recurrent(nn.Module):
         return self.rho((state[0] if isinstance(state, tuple) else state)[-1])
 
 
-def neighbours(sets: Sets, k: int = 8) -> Tensor:
-    """(N, 1 + k) rows: each member, then the k others of its set that are nearest to it.
+def neighbours(sets: Sets, k: int = 8, members: Tensor | None = None) -> Tensor:
+    """(N, 1 + k) rows: each member, then the k others of its set that are nearest to it, the nearest first.
 
     >>> neighbours(Sets.from_list([[[0.0], [5.0], [1.0]], [[3.0], [4.0]]]), k=1).tolist()
     [[0, 2], [1, 2], [2, 0], [3, 4], [4, 3]]
+
+    members: rows of some members only, set by set.
     """
     if len(sets) and int(sets.sizes.min()) <= k:
         raise ValueError(f"a member needs {k} neighbours in its set, but a set has {int(sets.sizes.min())} members.")
+    members = torch.arange(sets.total) if members is None else members
+    each = (members - sets.offsets[:-1][sets.set_ids[members]]).split(
+        sets.set_ids[members].bincount(minlength=len(sets)).tolist()
+    )
     found = [torch.zeros(0, k + 1, dtype=torch.long)]
-    for start, points in zip(sets.offsets.tolist(), sets.to_list(), strict=False):
-        _, near = cKDTree(points.numpy()).query(points.numpy(), k + 1)
-        itself = np.arange(len(points))[:, None]
+    for start, points, rows in zip(sets.offsets.tolist(), sets.to_list(), each, strict=False):
+        tree = cKDTree(points.numpy(), balanced_tree=False, compact_nodes=False)  # faster for so few
+        _, near = tree.query(points[rows].numpy(), k + 1)
+        itself = rows.numpy()[:, None]
         others = near != itself
         others[others.all(1), -1] = False  # so many others lie in the very same place that it is not in its own list
         found.append(torch.from_numpy(np.concatenate([itself, near[others].reshape(-1, k)], 1)) + start)

@@ -16,20 +16,13 @@ from ..experiment import Experiment, Measure, Outcome, Trial
 from ..report.scoreboard import NOT_TESTED, Claim, Headline, Scores, Verdict, beats, reaches
 from ..training import MuonAdamW
 from . import clouds_figures as figures
-from .clouds_training import (
-    Recipe,
-    SetNet,
-    accuracy,
-    any_size,
-    fading,
-    nearly_whole,
-    pooling_only,
-    published,
-    quick,
-    train,
-    up_to_1000,
-    up_to_2500,
-)
+from .clouds_networks import SetNet, pooling_only, published
+from .clouds_training import Recipe, accuracy, any_size, fading, nearly_whole, quick, train, up_to_1000
+
+SETTINGS = (
+    *("epochs", "rate", "batch", "weight_decay", "smoothing", "average"),
+    *("near", "most", "votes", "optimizer", "bfloat16"),
+)  # fmt: skip
 
 
 def method(recipes: dict[int, Recipe], look: bool = False) -> Callable[[Trial, str], Outcome]:
@@ -44,8 +37,7 @@ def method(recipes: dict[int, Recipe], look: bool = False) -> Callable[[Trial, s
         if recipe is None:
             return Outcome([])  # the paper reports this of Deep Sets alone
         recipe = recipe if trial.full else quick(recipe)
-        names = ("epochs", "rate", "batch", "weight_decay", "smoothing", "average", "votes", "optimizer", "bfloat16")
-        chosen = trial.choose(**{name: getattr(recipe, name) for name in names})
+        chosen = trial.choose(**{name: getattr(recipe, name) for name in SETTINGS})
         recipe = replace(recipe, **vars(chosen))
         data = clouds(trial.full, points)
         model = trial.build(lambda: recipe.build(len(data.classes)))
@@ -53,10 +45,10 @@ def method(recipes: dict[int, Recipe], look: bool = False) -> Callable[[Trial, s
         trial.keep(model)
         outcome = Outcome([])
         for number in (points, *(n for n in recipe.also if n <= data.x_test.shape[1])):
-            name = part.replace(str(points), str(number)) + " of 5000" * (number < points == 5000)
-            outcome.measures.append(Measure(name, "accuracy", accuracy(model, data, number, trial.seed)))
+            name = part.replace(str(points), str(number))
+            outcome.measures.append(Measure(name, "accuracy", accuracy(model, recipe, data, number, trial.seed)))
             if recipe.votes:
-                voted = accuracy(model, data, number, trial.seed, recipe.votes)
+                voted = accuracy(model, recipe, data, number, trial.seed, recipe.votes)
                 outcome.measures.append(Measure(name, "accuracy, votes", voted))
         if look and trial.seed == 0:
             assert isinstance(model, DeepSet)
@@ -125,8 +117,8 @@ EXPERIMENT = Experiment(
         "KNN graph, today": method({1000: MODERN(EdgeNet, epochs=20, sizes=nearly_whole)}),
         "Ours": method(
             {
-                1000: MODERN(SetNet, epochs=80, sizes=any_size, also=(100,), votes=8),
-                5000: MODERN(SetNet, epochs=48, sizes=up_to_2500, also=(1000, 100), votes=8),
+                1000: MODERN(SetNet, epochs=32, sizes=any_size, near=24, most=1000, also=(5000,)),
+                100: MODERN(SetNet, epochs=40, near=12, votes=8),
             }
         ),
         **{

@@ -1,107 +1,21 @@
-"""Networks for point clouds, how they are trained and how they are scored (section 4.1.3, appendix H)."""
+"""How networks for point clouds are trained, and how they are scored (section 4.1.3, appendix H)."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from deepsets.nn import DeepSet, Equivariant, EquivariantBlock, SetDropout, SetNorm, SetSequential, Standardize, pooling
 from deepsets.sets import Sets
 from deepsets.train import Batch
 
+from ..baselines.networks import neighbours
 from ..datasets.clouds import Clouds
 from ..experiment import Trial
 from ..training import train_by_steps
-
-
-def published(classes: int, width: int = 256, *, pool: str = "max", full: bool = False, drop: float = 0.0) -> DeepSet:
-    """Three equivariant layers (x − max x) Γ + β, tanh, maximum, a dense layer, dropout after the pooling.
-
-    Appendix H compares other widths, other layers (`pool`; `full`: x Λ + max x Γ + β), dropout inside them.
-    """
-    layers: list[nn.Module] = [Standardize()]
-    form: Literal["full", "factored"] = "full" if full else "factored"
-    for before in (3, width, width):
-        layers += [Equivariant(before, width, pool, form=form, activation="tanh"), *[SetDropout(drop)] * (drop > 0)]
-    return DeepSet(SetSequential(*layers), _rho(width, classes), pool="max")
-
-
-def pooling_only(classes: int, width: int = 256) -> DeepSet:
-    """The same with maps of single points."""
-    layers = [layer for before in (3, width, width) for layer in (nn.Linear(before, width), nn.Tanh())]
-    return DeepSet(SetSequential(Standardize(), *layers), _rho(width, classes), pool="max")
-
-
-def _rho(width: int, classes: int) -> nn.Sequential:
-    drop = nn.Dropout
-    return nn.Sequential(drop(0.5), nn.Linear(width, width), nn.Tanh(), drop(0.5), nn.Linear(width, classes))
-
-
-class Octaves(nn.Module):
-    r"""Coordinates, and their waves at some octaves:  $x, \sin(2^k π x), \cos(2^k π x)$  for k = 0, 1, …
-
-    >>> Octaves(4)(torch.randn(7, 3)).shape
-    torch.Size([7, 27])
-    """
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(N, D) -> (N, D (1 + 2 number))."""
-        angles = torch.cat([x * (torch.pi * 2**k) for k in range(self.number)], dim=1)
-        return torch.cat([x, angles.sin(), angles.cos()], dim=1)
-
-
-class Outer(nn.Module):
-    r"""The mean product of two maps of the members:  $\frac{1}{n} Σ_i \mathrm{relu}(x_i A)^⊤ (x_i B)$, a × b numbers.
-
-    >>> Outer(16, 4)(Sets.from_list([torch.randn(9, 16), torch.randn(2, 16)])).shape
-    torch.Size([2, 16])
-
-    How two traits of the points go together, which maximum and mean of single channels cannot tell.
-    """
-
-    def __init__(self, features: int, width: int) -> None:
-        super().__init__()
-        self.one, self.other = nn.Linear(features, width), nn.Linear(features, width)
-
-    def forward(self, sets: Sets) -> Tensor:
-        """Sets with values (N, features) -> (B, width²)."""
-        sizes = sets.sizes.tolist()
-        pairs = zip(self.one(sets.values).relu().split(sizes), self.other(sets.values).split(sizes), strict=True)
-        products = torch.stack([one.T @ other for one, other in pairs])
-        return products.flatten(1) / sets.sizes.clamp(min=1)[:, None]
-
-
-class SetNet(nn.Module):
-    """Octaves, residual blocks with set norm that see maximum and mean; then what all points have, and pairs of it.
-
-    >>> SetNet(40)(Sets.from_list([torch.randn(9, 3), torch.randn(2, 3)])).shape
-    torch.Size([2, 40])
-    """
-
-    def __init__(self, classes: int, width: int = 128, blocks: int = 3) -> None:
-        super().__init__()
-        self.inner = SetSequential(
-            Octaves(4), nn.Linear(27, width), *(EquivariantBlock(width) for _ in range(blocks)), SetNorm(width)
-        )
-        self.wide = nn.Sequential(nn.Linear(width, 3 * width), nn.ReLU(inplace=True))
-        self.pool, self.outer = pooling(["max", "mean"]), Outer(width, 32)
-        last = 6 * width + 32**2
-        self.rho = nn.Sequential(nn.BatchNorm1d(last), nn.Linear(last, 256), nn.BatchNorm1d(256), nn.ReLU())
-        self.rho.extend([nn.Dropout(0.4), nn.Linear(256, classes)])
-
-    def forward(self, sets: Sets) -> Tensor:
-        """Sets with values (N, 3) -> (B, classes)."""
-        sets = self.inner(sets)
-        return self.rho(torch.cat([self.pool(sets.map(self.wide)).float(), self.outer(sets)], dim=1))
 
 
 def still(batch: Tensor, done: float) -> Tensor:
@@ -144,14 +58,9 @@ def nearly_whole(done: float, most: int) -> int:
 
 
 def any_size(done: float, most: int) -> int:
-    """For a network that is asked about clouds of any size: 100 points or more, by chance, the largest ones late."""
+    """A random number of points, 100 or more, the largest ones late: for a network that sees the neighbours of each."""
     top = most // 6 if done < 0.6 else most * 2 // 5 if done < 0.9 else most
     return min(most, round(100 * (max(top, 100) / 100) ** float(torch.rand(()))))
-
-
-def up_to_2500(done: float, most: int) -> int:
-    """As for 1000 points, and up to 2,500 in the last steps, for a network that is asked about 5,000 too."""
-    return any_size(done, min(most, 1000 if done < 0.96 else 2500))
 
 
 DRAWS = 3  # of the points of each test cloud, over which the accuracy is averaged
@@ -164,9 +73,10 @@ class Recipe:
 
     build(classes) gives the network. batch: clouds in a step. smoothing: of labels. moves(batch, done): what happens
     to the clouds at every step. average, optimizer, bfloat16: see `train_by_steps`. sizes(done, points): the points of
-    a cloud in training. also: other numbers of points that the same weights are scored with. votes: of stretched
-    copies of a test cloud, whose mean is scored too. Functions for moves and sizes get the share of the training that
-    is over, from 0 to 1.
+    a cloud in training. near: the network sees so many neighbours of each point, of all those of the cloud. most: a
+    test cloud with more points is asked about in parts, whose answers are averaged. also: other numbers of points that
+    the same weights are scored with. votes: of stretched copies of a test cloud, whose mean is scored too. Functions
+    for moves and sizes get the share of the training that is over, from 0 to 1.
     """
 
     build: Callable[..., nn.Module]
@@ -180,6 +90,8 @@ class Recipe:
     optimizer: type[torch.optim.Optimizer] | None = None
     bfloat16: bool = True
     sizes: Callable[[float, int], int] = subset
+    near: int = 0
+    most: int = 5000
     also: tuple[int, ...] = ()
     votes: int = 0
 
@@ -197,8 +109,9 @@ def train(model: nn.Module, recipe: Recipe, data: Clouds, points: int, trial: Tr
     x, y = torch.from_numpy(data.x_train), torch.from_numpy(data.y_train)
 
     def make(rows: Tensor, done: float) -> Batch:
-        chosen = torch.randperm(x.shape[1])[: recipe.sizes(done, points)]
-        return Batch(as_sets(recipe.moves(x[rows[:, None], chosen], done)), y[rows])
+        seen = recipe.sizes(done, points)
+        chosen = torch.randperm(x.shape[1])[: points if recipe.near else seen]
+        return Batch(as_sets(recipe.moves(x[rows[:, None], chosen], done), recipe.near, seen), y[rows])
 
     def loss(model: nn.Module, batch: Batch) -> tuple[Tensor, int]:
         assert isinstance(batch.y, Tensor)
@@ -216,7 +129,7 @@ def train(model: nn.Module, recipe: Recipe, data: Clouds, points: int, trial: Tr
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, data: Clouds, points: int, seed: int, votes: int = 0) -> float:
+def accuracy(model: nn.Module, recipe: Recipe, data: Clouds, points: int, seed: int, votes: int = 0) -> float:
     """The share of all test clouds that get their class, a mean over some draws of their points.
 
     votes: so many draws of a cloud, each stretched in another way, give one answer, their mean.
@@ -225,18 +138,32 @@ def accuracy(model: nn.Module, data: Clouds, points: int, seed: int, votes: int 
     if points > x.shape[1]:
         raise ValueError(f"wanted {points} points of each cloud, but the test clouds have {x.shape[1]}.")
     model.eval()
+    size = max(1, BATCH * 500 // points)
+
+    def answer(batch: Tensor) -> Tensor:
+        parts = (stretched(batch) if votes else batch).chunk(math.ceil(points / recipe.most), dim=1)
+        return torch.stack([model(as_sets(part, recipe.near)).softmax(1) for part in parts]).mean(0)
+
     answers = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1_000_000 + seed)
         for _ in range(votes or (DRAWS if points < x.shape[1] else 1)):
             chosen = torch.randperm(x.shape[1])[:points]
-            each = (x[rows[:, None], chosen] for rows in torch.arange(len(x)).split(max(1, BATCH * 500 // points)))
-            scores = [model(as_sets(stretched(batch) if votes else batch)) for batch in each]
-            answers.append(torch.cat(scores).softmax(1))
+            answers.append(torch.cat([answer(x[rows[:, None], chosen]) for rows in torch.arange(len(x)).split(size)]))
     classes = torch.stack(answers).mean(0)[None].argmax(2) if votes else torch.stack(answers).argmax(2)
     return float((classes == y).double().mean())
 
 
-def as_sets(batch: Tensor) -> Sets:
-    """(B, n, 3) -> B sets of n points."""
-    return Sets(batch.reshape(-1, 3), torch.arange(len(batch) + 1) * batch.shape[1])
+def as_sets(batch: Tensor, near: int = 0, seen: int | None = None) -> Sets:
+    """(B, n, 3) -> B sets of n points; with `near`, of the first `seen` points, each with its neighbours (1 + near, 3).
+
+    >>> as_sets(torch.randn(2, 9, 3), near=4, seen=5)
+    Sets(2 sets, 10 elements of shape (5, 3), sizes 5..5, float32)
+    """
+    count = batch.shape[1]
+    sets = Sets(batch.reshape(-1, 3), torch.arange(len(batch) + 1) * count)
+    if not near:
+        return sets
+    rows = torch.arange(sets.total).view(-1, count)[:, :seen]
+    values = sets.values[neighbours(sets, near, rows.flatten())]
+    return Sets(values, torch.arange(len(batch) + 1) * rows.shape[1])

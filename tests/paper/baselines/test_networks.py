@@ -52,6 +52,12 @@ def test_neighbours_are_the_nearest_of_the_same_set(sizes, seed):
     assert_close(distance.gather(1, near), distance.sort(1).values[:, :9])
 
 
+def test_neighbours_of_some_members_are_those_of_all_members():
+    sets = Sets.from_list([torch.randn(size, 3) for size in (20, 9, 30)])
+    some = torch.tensor([3, 0, 19, 40, 57])  # none of the second set
+    assert neighbours(sets, 8, some).tolist() == neighbours(sets, 8)[some].tolist()
+
+
 def test_a_point_that_many_share_is_not_its_own_neighbour():
     near = neighbours(Sets.from_list([torch.zeros(6, 3)]), 2)
     assert all(i not in row and len(set(row)) == 2 for i, (_, *row) in enumerate(near.tolist()))

@@ -13,33 +13,48 @@ from torch.testing import assert_close
 from deepsets import Sets
 from deepsets.testing import assert_invariant
 from paper import Record, Trial
-from paper.baselines.networks import DescribedGraphNet, EdgeNet
+from paper.baselines.networks import DescribedGraphNet, EdgeNet, neighbours
 from paper.datasets.clouds import SURFACES, generate
 from paper.experiments import clouds
 from paper.experiments import clouds_figures as figures
+from paper.experiments.clouds_networks import Outer, SetNet, Surroundings, pooling_only, published
 from paper.experiments.clouds_training import (
     DRAWS,
-    Outer,
-    SetNet,
+    Recipe,
     accuracy,
     any_size,
+    as_sets,
     fading,
     nearly_whole,
-    pooling_only,
-    published,
     still,
     stretched,
     subset,
     up_to_1000,
 )
 
+
+def near_8(classes, **sizes):
+    """SetNet with 8 neighbours of each point."""
+    return WithNeighbours(SetNet(classes, **sizes))
+
+
+class WithNeighbours(torch.nn.Module):
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, sets):
+        return self.network(sets.with_values(sets.values[neighbours(sets, 8)]))
+
+
+RECIPE = Recipe(SetNet, epochs=1)
 TWO = Sets.from_list([torch.randn(size, 3, generator=torch.Generator().manual_seed(size)) for size in (30, 12)])
 
 
 # ------------------------------------------------------------------------------------------------------------- networks
 
 
-@pytest.mark.parametrize("build", [published, pooling_only, SetNet, DescribedGraphNet, EdgeNet])
+@pytest.mark.parametrize("build", [published, pooling_only, near_8, DescribedGraphNet, EdgeNet])
 def test_networks_do_not_see_the_order_and_learn_in_every_weight(build):
     torch.manual_seed(0)
     model = build(7).double()  # so that rounding errors are far from gradients
@@ -50,7 +65,7 @@ def test_networks_do_not_see_the_order_and_learn_in_every_weight(build):
     # norm takes away again has rounding errors alone.
     begins = {name for name, _ in model.named_parameters() if ".norm." in name or ".mix." in name}
     edges = {f"layers.{i}.member.bias" for i in range(3)}
-    taken = {SetNet: {"rho.0.bias", "rho.1.bias"}, EdgeNet: {"rho.0.bias", *edges}}
+    taken = {near_8: {"network.rho.0.bias", "network.rho.1.bias"}, EdgeNet: {"rho.0.bias", *edges}}
     assert still == begins | taken.get(build, set())
     assert_invariant(model.float().eval(), TWO)
     assert model(TWO).shape == (2, 7)
@@ -78,6 +93,44 @@ def test_mean_products_of_an_empty_set_are_0():
     assert_close(Outer(3, 2)(Sets.from_list([torch.zeros(0, 3), torch.randn(1, 3)]))[0], torch.zeros(4))
 
 
+def test_surroundings_equal_the_plain_loop():
+    torch.manual_seed(0)
+    layer = Surroundings(6).double()
+    offsets = torch.randn(4, 5, 3, dtype=torch.float64)
+    upper = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
+    for point, found in zip(offsets, layer(offsets), strict=True):
+        seen = []
+        for nearest in (point[:3], point):
+            r = math.sqrt(sum(float(d @ d) for d in nearest) / len(nearest))
+            seen += [sum(float(d[a]) for d in nearest) / len(nearest) / r for a in range(3)]
+            for a, b in upper:  # of points in all directions alike, this is 0
+                seen.append(3 * sum(float(d[a] * d[b]) for d in nearest) / len(nearest) / r**2 - (a == b))
+            seen.append(math.log(r) + 2)
+        each = torch.stack([layer.phi(torch.cat([d, d.norm()[None]]) / r) for d in point])
+        numbers = torch.cat([torch.tensor(seen, dtype=torch.float64), each.max(0).values, each.mean(0)])
+        assert_close(found, layer.out(numbers))
+
+
+def test_surroundings_tell_sizes_by_their_logarithms_alone_and_bear_points_in_one_place():
+    torch.manual_seed(0)
+    layer, offsets = Surroundings(6).double(), torch.randn(4, 8, 3, dtype=torch.float64)
+    with torch.no_grad():
+        layer.out.weight[:, [9, 19]] = 0  # log r of both halves
+    assert_close(layer(7 * offsets), layer(offsets))
+    assert layer(0 * offsets).isfinite().all()
+
+
+def test_members_of_a_set_network_are_some_points_and_their_neighbours_among_all():
+    torch.manual_seed(0)
+    clouds = torch.randn(2, 50, 3)
+    sets = as_sets(clouds, near=4, seen=10)
+    assert sets.values.shape == (20, 5, 3) and sets.sizes.tolist() == [10, 10]
+    for cloud, members in zip(clouds, sets, strict=True):
+        assert_close(members[:, 0], cloud[:10])
+        distance = torch.cdist(cloud[:10], cloud)
+        assert_close((members - members[:, :1]).norm(dim=2), distance.sort(1).values[:, :5])
+
+
 # ------------------------------------------------------------------------------------------------------------- protocol
 
 
@@ -91,10 +144,10 @@ def test_votes_are_one_answer_from_stretched_copies():
 
     seen: list[torch.Tensor] = []
     state = torch.get_rng_state()
-    single = accuracy(Place(), data._replace(x_test=data.x_test[:8], y_test=np.arange(8)), 30, seed=0)
+    single = accuracy(Place(), RECIPE, data._replace(x_test=data.x_test[:8], y_test=np.arange(8)), 30, seed=0)
     assert single == 1 and len(seen) == DRAWS and seen[0].abs().max() <= 1
     wrong = data._replace(x_test=data.x_test[:8], y_test=np.array([0, 1, 2, 3, 0, 0, 0, 0]))
-    assert accuracy(Place(), wrong, 30, seed=0, votes=5) == 0.5
+    assert accuracy(Place(), RECIPE, wrong, 30, seed=0, votes=5) == 0.5
     assert len(seen) == DRAWS + 5 and max(x.abs().max() for x in seen) > 1
     assert_close(torch.get_rng_state(), state)
 
@@ -105,14 +158,27 @@ def test_votes_are_one_answer_from_stretched_copies():
 
     asked: list[int] = []
     all_one = wrong._replace(y_test=np.ones(8, dtype=int))
-    assert accuracy(Fickle(), all_one, 30, seed=0, votes=3) == 1  # their mean says 1
+    assert accuracy(Fickle(), RECIPE, all_one, 30, seed=0, votes=3) == 1  # their mean says 1
     asked.clear()
-    assert accuracy(Fickle(), all_one, 30, seed=0) == pytest.approx(1 / 3)
+    assert accuracy(Fickle(), RECIPE, all_one, 30, seed=0) == pytest.approx(1 / 3)
+
+
+def test_a_cloud_with_more_points_than_in_training_is_asked_about_in_parts():
+    class Size(torch.nn.Module):  # the class of a cloud is a tenth of the number of its points
+        def forward(self, sets):
+            asked.append(sets.sizes.tolist())
+            return torch.eye(8)[sets.sizes // 10] * 9
+
+    asked: list[list[int]] = []
+    data = generate(train=1, test=1, points=50)._replace(y_test=np.full(8, 2))
+    assert accuracy(Size(), replace(RECIPE, most=25), data, 50, seed=0) == 1
+    assert asked == [[25] * 8] * 2
+    assert accuracy(Size(), RECIPE, data, 50, seed=0) == 0 and asked[2:] == [[50] * 8]
 
 
 def test_more_points_than_a_cloud_has_are_refused():
     with pytest.raises(ValueError, match="wanted 50 points of each cloud, but the test clouds have 40"):
-        accuracy(SetNet(8), generate(train=1, test=1, points=40), 50, seed=0)
+        accuracy(SetNet(8), RECIPE, generate(train=1, test=1, points=40), 50, seed=0)
 
 
 @given(st.floats(0, 1, exclude_max=True), st.sampled_from([100, 300, 1000, 5000]), st.integers(0, 1000))
@@ -120,10 +186,10 @@ def test_a_step_sees_100_points_or_more_and_never_more_than_there_are(done, most
     torch.manual_seed(seed)
     sizes = [rule(done, most) for rule in (subset, any_size, up_to_1000)]
     assert all(100 <= size <= most for size in sizes)
+    assert all(100 <= any_size(share, 1000) <= top for share, top in ((0.1, 166), (0.7, 400), (0.95, 1000)))
     assert nearly_whole(done, most) in (most // 4, most)
     assert [subset(share, 1000) for share in (0.1, 0.7, 0.97)] == [125, 250, 1000] and subset(0.1, 100) == 100
     assert [nearly_whole(share, 1000) for share in (0.5, 0.9)] == [250, 1000]
-    assert all(100 <= any_size(share, 1000) <= top for share, top in ((0.1, 166), (0.7, 400), (0.95, 1000)))
 
 
 @pytest.mark.slow
@@ -136,7 +202,7 @@ def test_the_full_form_trains_on_subsets_and_scores_every_size_with_and_without_
 
     data = generate(train=10, test=2, points=128)
     monkeypatch.setattr(clouds, "clouds", lambda full, points: data)
-    recipe = clouds.MODERN(lambda classes: SetNet(classes, 48, 1), 2, sizes=sizes_seen, also=(100,), votes=2)
+    recipe = clouds.MODERN(lambda classes: SetNet(classes, 48, 1), 2, sizes=sizes_seen, near=8, also=(100,), votes=2)
     found = clouds.method({128: recipe})(Trial(True, 0, tmp_path), "surfaces-128").measures
     assert [(row.data, row.metric) for row in found] == [
         (f"surfaces-{n}", metric) for n in (128, 100) for metric in ("accuracy", "accuracy, votes")
